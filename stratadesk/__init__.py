@@ -1,0 +1,3 @@
+"""StrataDesk: chat with mixture-of-experts GGUF models and see where VRAM goes."""
+
+__version__ = "0.1.0"

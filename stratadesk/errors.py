@@ -1,0 +1,77 @@
+"""The one exception family whose members a user may see.
+
+Every error says the same three things in the terminal, in the app and in logs: a title,
+one sentence with names and numbers, and what to do about it.
+"""
+
+from typing import ClassVar
+
+from stratadesk.exit_codes import ExitCode
+
+
+class StrataDeskError(Exception):
+    """A failure that can be explained to a user.
+
+    `sentence` says what failed, with names and numbers; `remedy` says what to do and may be
+    empty. `title` and `exit_code` belong to the class.
+    """
+
+    title: ClassVar[str] = "StrataDesk failed"
+    exit_code: ClassVar[ExitCode] = ExitCode.FAILURE
+
+    def __init__(self, sentence: str, remedy: str = "") -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.remedy}".rstrip()
+
+
+class UsageError(StrataDeskError):
+    """Flags, settings or input that cannot be used together or at all."""
+
+    title = "Bad usage"
+    exit_code = ExitCode.USAGE
+
+
+class ModelError(StrataDeskError):
+    """A model that cannot be used."""
+
+    title = "Model unusable"
+    exit_code = ExitCode.MODEL_UNUSABLE
+
+
+class GgufError(ModelError):
+    """A file that is not a sound GGUF file; names file, tensor or key, offset and size."""
+
+
+class UnsupportedModelError(ModelError):
+    """A sound file whose architecture, tensor type or tokenizer this version cannot run."""
+
+
+class TemplateError(ModelError):
+    """A chat template that does not parse, fails while rendering, or runs out of its limits."""
+
+    title = "Chat template failed"
+
+
+class DeviceError(StrataDeskError):
+    """No usable GPU, or a driver that is missing or too old."""
+
+    title = "No usable GPU"
+    exit_code = ExitCode.NO_GPU
+
+
+class MemoryShortageError(StrataDeskError):
+    """Not enough RAM or VRAM for what was asked; names both figures in MiB."""
+
+    title = "Not enough memory"
+    exit_code = ExitCode.OUT_OF_MEMORY
+
+
+class ContextOverflowError(StrataDeskError):
+    """More tokens than the context holds; names both counts."""
+
+    title = "Context is full"
+    exit_code = ExitCode.USAGE
