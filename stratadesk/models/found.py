@@ -1,0 +1,39 @@
+"""What a search for models gives."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model on disk, split or not.
+
+    `path` is its first file, `store` the name of the place, `total_bytes` the size of all its
+    `shards` files. `why_not` is one sentence when `supported` is false. Only the start of the
+    file has been read: whether all tensors can be computed shows when it is loaded.
+    """
+
+    path: Path
+    store: str
+    name: str
+    architecture: str
+    total_bytes: int
+    shards: int
+    supported: bool
+    why_not: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file or folder that is not offered as a model, and the reason in words."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """All models found, by store and name, and everything that was passed over."""
+
+    models: list[FoundModel]
+    skipped: list[SkippedFile]

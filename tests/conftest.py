@@ -1,0 +1,40 @@
+"""Fixtures every test may use: small golden files, the golden folder, a home of its own."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+DATA_DIR = Path(__file__).parent / "data"
+
+# Each test has a home of its own, but compiled kernels are kept between tests and runs.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".numba_cache"))
+
+
+def golden_folder() -> Path | None:
+    """The folder named by STRATADESK_GOLDEN, or None when it is unset."""
+    value = os.environ.get("STRATADESK_GOLDEN")
+    return Path(value) if value else None
+
+
+@pytest.fixture
+def data_dir() -> Path:
+    """Small copies of golden files that travel with the tests."""
+    return DATA_DIR
+
+
+@pytest.fixture
+def golden_dir() -> Path:
+    """The complete golden folder; tests that need it are skipped where it is not."""
+    folder = golden_folder()
+    if folder is None:
+        pytest.skip("STRATADESK_GOLDEN is not set: the full golden folder is not here")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A StrataDesk home for this test alone, except the kernel cache, which all share."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("STRATADESK_HOME", str(home))
+    return home
