@@ -1,0 +1,83 @@
+"""The tensor table of a model: each tensor is asked for by name and shape, and accounted for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from stratadesk.engine.ops import ExpertLayer, Tensor, Weight
+from stratadesk.errors import GgufError, UnsupportedModelError
+
+
+class TensorFacts(Protocol):
+    """What the table needs to know of a tensor in a file."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Row-major shape."""
+
+
+class WeightLoader(Protocol):
+    """Turns tensors of a file into a backend's weights."""
+
+    def load(self, name: str) -> Weight:
+        """The tensor `name` as a weight."""
+
+    def dense(self, weight: Weight) -> Tensor:
+        """A small weight decoded to float32."""
+
+    def expert_layer(self, parts: Sequence[Weight]) -> ExpertLayer:
+        """The experts of the next layer that has any; see `Ops.expert_layer`."""
+
+
+class TensorTable:
+    """Hands out the weights of a file, checking that every tensor is used and fits."""
+
+    def __init__(self, tensors: Mapping[str, TensorFacts], loader: WeightLoader) -> None:
+        self._tensors = tensors
+        self._loader = loader
+        self._used: set[str] = set()
+
+    def has(self, name: str) -> bool:
+        """Whether the file holds a tensor of this name."""
+        return name in self._tensors
+
+    def weight(self, name: str, *shape: int) -> Weight:
+        """The tensor `name` of row-major `shape`.
+
+        Raises GgufError naming the tensor, the shape found and the one wanted.
+        """
+        facts = self._tensors.get(name)
+        if facts is None:
+            raise GgufError(
+                f"Tensor {name} {list(shape)} is missing.",
+                "Download the model again, or choose a complete conversion.",
+            )
+        if tuple(facts.shape) != shape:
+            raise GgufError(
+                f"Tensor {name} has shape {list(facts.shape)}, wanted {list(shape)}.",
+                "The file does not fit its own header; choose another conversion.",
+            )
+        self._used.add(name)
+        return self._loader.load(name)
+
+    def vector(self, name: str, *shape: int) -> Tensor:
+        """A small tensor decoded to float32, such as a norm: [n], or [rows, columns]."""
+        return self._loader.dense(self.weight(name, *shape))
+
+    def expert_layer(self, parts: Sequence[Weight]) -> ExpertLayer:
+        """The experts made of `parts`: gate and up or both fused, then down."""
+        return self._loader.expert_layer(parts)
+
+    def set_aside(self, prefix: str) -> None:
+        """Account for tensors that belong to a part of the model that is not run."""
+        self._used.update(name for name in self._tensors if name.startswith(prefix))
+
+    def finish(self) -> None:
+        """Raise UnsupportedModelError when the file holds tensors nobody asked for."""
+        unknown = [name for name in self._tensors if name not in self._used]
+        if unknown:
+            listed = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
+            raise UnsupportedModelError(
+                f"{len(unknown)} tensors of this file take no part in what this version "
+                f"computes ({listed}), so its answers would be wrong.",
+                "Choose another conversion of the model.",
+            )

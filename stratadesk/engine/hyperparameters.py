@@ -1,0 +1,80 @@
+"""A model's hyperparameters: typed reads of GGUF metadata under the architecture's prefix."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from stratadesk.errors import GgufError
+
+# Far above any model; a larger count is a damaged header.
+LARGEST_COUNT = 1 << 31
+
+
+class Metadata(Protocol):
+    """The typed reads of `GgufFile` that hyperparameters need; each raises GgufError."""
+
+    @property
+    def architecture(self) -> str:
+        """`general.architecture`."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """All keys."""
+
+    def get_int(self, key: str, default: int | None = None) -> int:
+        """A whole number, or `default` when the key is absent and one is given."""
+
+    def get_float(self, key: str, default: float | None = None) -> float:
+        """A finite number."""
+
+    def get_str(self, key: str, default: str | None = None) -> str:
+        """A text."""
+
+    def get_ints(self, key: str) -> Sequence[int]:
+        """An array of whole numbers."""
+
+    def get_bools(self, key: str) -> Sequence[bool]:
+        """An array of true and false."""
+
+
+class Hyperparameters:
+    """Reads keys without their `<architecture>.` prefix."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self.architecture = metadata.architecture
+
+    def key(self, name: str) -> str:
+        """The full key as it stands in the file."""
+        return f"{self.architecture}.{name}"
+
+    def positive(self, name: str, default: int | None = None) -> int:
+        """An integer of at least 1; GgufError when absent without default, or out of range."""
+        value = self._metadata.get_int(self.key(name), default)
+        if not 1 <= value < LARGEST_COUNT:
+            raise GgufError(f"{self.key(name)} is {value}, not a count of at least 1.")
+        return value
+
+    def natural(self, name: str, default: int | None = None) -> int:
+        """An integer of at least 0."""
+        value = self._metadata.get_int(self.key(name), default)
+        if not 0 <= value < LARGEST_COUNT:
+            raise GgufError(f"{self.key(name)} is {value}, not a count.")
+        return value
+
+    def real(self, name: str, default: float | None = None) -> float:
+        """A floating-point number."""
+        return self._metadata.get_float(self.key(name), default)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A string."""
+        return self._metadata.get_str(self.key(name), default)
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """An array of whole numbers, empty when absent."""
+        key = self.key(name)
+        return tuple(self._metadata.get_ints(key)) if key in self._metadata.metadata else ()
+
+    def booleans(self, name: str) -> tuple[bool, ...]:
+        """An array of true and false, empty when absent."""
+        key = self.key(name)
+        return tuple(self._metadata.get_bools(key)) if key in self._metadata.metadata else ()

@@ -1,0 +1,1 @@
+"""What computes: one package per backend, knowing nothing of the engine."""

@@ -1,0 +1,74 @@
+"""Bit-level reads that plain Numba code cannot express: reinterpreted words and half floats.
+
+No function here allows fused or reordered float arithmetic, so values are those of the format's
+definition bit for bit.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+# 2**112 as float32 bits: moves a half's exponent bias (15) to a float's (127).
+_REBIAS = np.uint32(0x77800000)
+_HALF_NOT_FINITE = np.uint32(0x0F800000)
+_FLOAT_NOT_FINITE = np.uint32(0x7F800000)
+
+
+@intrinsic
+def float_from_bits(typingctx: Any, bits: Any) -> Any:
+    """Reinterpret a uint32 as float32."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.uint32), codegen
+
+
+@intrinsic
+def bits_from_float(typingctx: Any, value: Any) -> Any:
+    """Reinterpret a float32 as uint32."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.IntType(32))
+
+    return types.uint32(types.float32), codegen
+
+
+@intrinsic
+def pointer_to(typingctx: Any, address: Any) -> Any:
+    """Turn an address (int64) into the pointer that `numba.carray` takes."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+
+    return types.voidptr(types.int64), codegen
+
+
+@njit
+def half_to_float(half: int) -> np.float32:
+    """Convert the 16 bits of an IEEE half (uint16 or wider) to float32, subnormals included."""
+    bits = np.uint32(half)
+    magnitude = (bits & np.uint32(0x7FFF)) << np.uint32(13)
+    rebased = bits_from_float(float_from_bits(np.uint32(magnitude)) * float_from_bits(_REBIAS))
+    if magnitude >= _HALF_NOT_FINITE:
+        rebased = magnitude | _FLOAT_NOT_FINITE
+    value: np.float32 = float_from_bits(
+        np.uint32(rebased | ((bits & np.uint32(0x8000)) << np.uint32(16)))
+    )
+    return value
+
+
+@njit
+def word_at(data: np.ndarray, index: int) -> np.uint32:
+    """Read the little-endian uint16 at byte `index` of a uint8 array as uint32."""
+    return np.uint32(data[index]) | (np.uint32(data[index + 1]) << np.uint32(8))
+
+
+@njit
+def half_at(data: np.ndarray, index: int) -> np.float32:
+    """Read the half float at byte `index` of a uint8 array as float32."""
+    value: np.float32 = half_to_float(word_at(data, index))
+    return value
