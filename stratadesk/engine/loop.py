@@ -1,0 +1,221 @@
+"""The engine: one thread owns the model; commands go in, events come out."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stratadesk.engine.commands import Cancel, Command, Generate, LoadModel, Shutdown
+from stratadesk.engine.event_queue import EventQueue
+from stratadesk.engine.events import EngineStopped, LoadProgress, Phase
+from stratadesk.engine.failures import failure_of
+from stratadesk.engine.memory_probe import MemoryProbe
+from stratadesk.engine.phases import Phases
+from stratadesk.engine.request import Request, never_started
+from stratadesk.engine.runtime import Runtime, open_runtime
+from stratadesk.errors import StrataDeskError, UsageError
+
+Opener = Callable[[LoadModel, Callable[[LoadProgress], None]], Runtime]
+
+AFTER_FAILURE = "the last request failed, and what it had read was dropped"
+MODEL_AGAIN = "the model was loaded again"
+MODEL_OTHER = "another model was loaded"
+
+log = logging.getLogger(__name__)
+
+
+class _Abandoned(Exception):
+    """Loading was given up because the engine is to end."""
+
+
+class Engine:
+    """Loads models and answers requests on a thread of its own.
+
+    `LoadModel` and `Generate` are jobs, done one after the other in the order in which they were
+    sent: a `Generate` sent while another runs waits for it. `Cancel` and `Shutdown` act between
+    two steps of the running job, a step being one prompt chunk or one token; a request that is
+    cancelled while it waits finishes at once. Loading ends early for a `Shutdown` only.
+
+    A failure of any job becomes a `Failure` event, and the engine goes on: with the model it
+    had, or without one when loading failed. An answer that failed takes what the model had read
+    with it, so that nothing half-computed is ever reused.
+
+    Every `PhaseChanged` comes from here. A `MemorySample` comes once a second, as far as a step
+    lets it. The last event is `EngineStopped`.
+    """
+
+    def __init__(
+        self,
+        opener: Opener = open_runtime,
+        *,
+        probe: MemoryProbe | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.events = EventQueue()
+        self._opener = opener
+        self._probe = probe or MemoryProbe(clock=clock)
+        self._clock = clock
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._jobs: deque[LoadModel | Generate] = deque()
+        self._runtime: Runtime | None = None
+        self._request: Request | None = None
+        self._chat_lost: Path | None = None
+        self._closing = False
+        self._phases = Phases(self.events.put, self._phase_at_rest, clock)
+        self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; once per engine."""
+        self._thread.start()
+
+    def send(self, command: Command) -> None:
+        """Queue a command and return at once; from any thread."""
+        self._commands.put(command)
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Cancel what runs or waits, release the model, and end the thread.
+
+        Waits up to `timeout` seconds for it. A step cannot be interrupted: a thread that is in a
+        longer one ends after it, or with the process.
+        """
+        if self._thread.ident is None:
+            return
+        self.send(Shutdown())
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            log.warning("the engine is still busy after %.0f s", timeout)
+
+    def _phase_at_rest(self) -> Phase:
+        return Phase.READY if self._runtime is not None else Phase.EMPTY
+
+    def _work(self) -> None:
+        try:
+            self._phases.settle()
+            while not self._closing:
+                self._attend(wait=not self._jobs)
+                if self._jobs and not self._closing:
+                    self._do(self._jobs.popleft())
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._contained("Releasing the model"):
+            while self._jobs:
+                self._withdraw(self._jobs.popleft())
+            self._release()
+        self.events.put(EngineStopped())
+
+    def _attend(self, *, wait: bool = False) -> None:
+        """Obey all commands there are; with `wait`, wait for one until a sample is due."""
+        timeout = self._probe.seconds_left() if wait else 0.0
+        while (command := self._next_command(timeout)) is not None:
+            self._obey(command)
+            timeout = 0.0
+        sample = self._probe.take_if_due()
+        if sample is not None:
+            self.events.put(sample)
+
+    def _next_command(self, timeout: float) -> Command | None:
+        try:
+            return self._commands.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Shutdown():
+                self._closing = True
+            case Cancel(request_id):
+                self._cancel(request_id)
+            case LoadModel() | Generate():
+                self._jobs.append(command)
+
+    def _cancel(self, request_id: int) -> None:
+        if self._request is not None and self._request.command.request_id == request_id:
+            self._request.cancelled = True
+        for job in tuple(self._jobs):
+            if isinstance(job, Generate) and job.request_id == request_id:
+                self._jobs.remove(job)
+                self._withdraw(job)
+
+    def _withdraw(self, job: LoadModel | Generate) -> None:
+        if isinstance(job, Generate):
+            self.events.put(never_started(job.request_id, self._runtime))
+
+    def _do(self, job: LoadModel | Generate) -> None:
+        if isinstance(job, LoadModel):
+            with self._phases.busy(Phase.LOADING), self._contained(f"Loading {job.path.name}"):
+                self._load(job)
+        else:
+            with self._phases.busy(Phase.PROMPT), self._contained("The answer", job):
+                self._answer(job)
+
+    @contextmanager
+    def _contained(self, doing: str, job: Generate | None = None) -> Iterator[None]:
+        """Turn what the `with` block raises into a `Failure` event; the thread goes on."""
+        try:
+            yield
+        except StrataDeskError as error:
+            log.warning("%s failed: %s", doing, error)
+            self._tell_failure(error, doing, job)
+        except Exception as error:
+            log.exception("%s failed", doing)
+            if self._runtime is not None:
+                self._runtime.session.drop(AFTER_FAILURE)
+            self._tell_failure(error, doing, job)
+
+    def _tell_failure(self, error: Exception, doing: str, job: Generate | None) -> None:
+        self._phases.enter(Phase.FAILED)
+        self.events.put(failure_of(error, doing, job, self._runtime))
+
+    def _load(self, command: LoadModel) -> None:
+        self._release()
+        try:
+            self._runtime = self._opener(command, self._tell_loading)
+        except _Abandoned:
+            return
+        if self._chat_lost is not None:
+            again = self._chat_lost == command.path
+            self._runtime.session.lost = MODEL_AGAIN if again else MODEL_OTHER
+            self._chat_lost = None
+        self.events.put(self._runtime.describe())
+
+    def _tell_loading(self, progress: LoadProgress) -> None:
+        self.events.put(progress)
+        self._attend()
+        if self._closing:
+            raise _Abandoned
+
+    def _release(self) -> None:
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            if runtime.session.turn is not None:
+                self._chat_lost = runtime.path
+            runtime.close()
+
+    def _answer(self, command: Generate) -> None:
+        if self._runtime is None:
+            raise UsageError("No model is loaded.", "Load one, then ask again.")
+        self._request = Request(command, self._runtime, self.events.put, self._clock)
+        try:
+            with self._runtime.session.dropped_on_failure(AFTER_FAILURE):
+                self._drive(self._request)
+        finally:
+            self._request = None
+
+    def _drive(self, request: Request) -> None:
+        request.begin()
+        while not request.finished:
+            self._attend()
+            if request.cancelled or self._closing:
+                self._phases.enter(Phase.CANCELLING)
+                request.cancel()
+            else:
+                self._phases.enter(request.phase)
+                request.step()

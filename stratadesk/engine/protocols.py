@@ -1,0 +1,79 @@
+"""What the loop needs of a model, so that tests can put a small deterministic one in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+
+from stratadesk.engine.events import LoadProgress
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ProgressSink = Callable[[LoadProgress], None]
+LogitsWanted = Literal["none", "last", "all"]
+
+
+class State(Protocol):
+    """KV cache and recurrent state of one sequence; it grows and cannot be rolled back."""
+
+    @property
+    def position(self) -> int:
+        """Tokens held."""
+
+
+StateT = TypeVar("StateT", bound=State)
+
+
+class Model(Protocol[StateT]):
+    """A loaded model, computing on one thread.
+
+    Sizes are in bytes; `context` is the number of tokens that a state can hold.
+    """
+
+    @property
+    def name(self) -> str:
+        """The model's own name, or its file's."""
+
+    @property
+    def architecture(self) -> str:
+        """The GGUF architecture, such as "qwen3moe"."""
+
+    @property
+    def device(self) -> str:
+        """Where it computes: "host" or "cuda"."""
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of all shards."""
+
+    @property
+    def context(self) -> int:
+        """Tokens that a state can hold."""
+
+    @property
+    def kv_bytes(self) -> int:
+        """Size of the KV cache of one state."""
+
+    @property
+    def state_bytes(self) -> int:
+        """Size of the recurrent state of one state."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of logits per position."""
+
+    def new_state(self) -> StateT:
+        """Return a state that holds no token."""
+
+    def forward(
+        self, state: StateT, tokens: Sequence[int], *, logits: LogitsWanted
+    ) -> NDArray[np.float32] | None:
+        """Append `tokens` to `state` in one go that cannot be interrupted.
+
+        Returns float32 [vocab] for "last", [n_tokens, vocab] for "all", None for "none".
+        """
+
+    def close(self) -> None:
+        """Release the file and all buffers."""

@@ -1,0 +1,117 @@
+"""A model ready to answer: weights, tokenizer, chat template, and the session it holds."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stratadesk.engine.chat_template import ChatTemplate
+from stratadesk.engine.commands import Generate, LoadModel
+from stratadesk.engine.events import ModelLoaded
+from stratadesk.engine.protocols import Model, ProgressSink
+from stratadesk.engine.session import Session
+from stratadesk.engine.tokenizer import Tokenizer
+from stratadesk.errors import TemplateError, UsageError
+
+if TYPE_CHECKING:
+    from stratadesk.engine.gguf_file import GgufFile
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Everything that a request needs of a loaded model.
+
+    `chunk` is in tokens, `load_s` in seconds. `warnings` are sentences about what is wrong with
+    the file but does not keep it from answering.
+    """
+
+    path: Path
+    model: Model[Any]
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    session: Session[Any]
+    chunk: int
+    load_s: float
+    warnings: tuple[str, ...] = ()
+
+    def template_for(self, command: Generate) -> ChatTemplate:
+        """Return the template that the messages of `command` are rendered with."""
+        return ChatTemplate(None, self.model.name) if command.force_chatml else self.template
+
+    def describe(self) -> ModelLoaded:
+        """Return what screens say about the model."""
+        model = self.model
+        return ModelLoaded(
+            name=model.name,
+            architecture=model.architecture,
+            path=str(self.path),
+            device=model.device,
+            file_bytes=model.file_bytes,
+            context=model.context,
+            kv_bytes=model.kv_bytes,
+            state_bytes=model.state_bytes,
+            load_s=self.load_s,
+            template=self.template.origin,
+            thinks=self.template.knows_thinking or self.tokenizer.special_id("<think>") is not None,
+            warnings=self.warnings,
+        )
+
+    def close(self) -> None:
+        """Release the session's state and the model."""
+        self.session.drop("")
+        self.model.close()
+
+
+def open_runtime(command: LoadModel, progress: ProgressSink) -> Runtime:
+    """Load the model of `command`, telling `progress` how far it is.
+
+    Raises:
+        UsageError: settings out of range.
+        ModelError: a file that cannot be used.
+        DeviceError: the device asked for is not there.
+        MemoryShortageError: not enough RAM.
+    """
+    from stratadesk.engine.loading import load_model
+
+    begun = time.monotonic()
+    _check_chunk(command.settings.chunk)
+    with ExitStack() as undo:
+        model = load_model(command.path, command.settings, progress)
+        undo.callback(model.close)
+        tokenizer = Tokenizer.from_gguf(model.gguf)
+        template, problems = chat_template_of(model.gguf, model.name)
+        session = Session(model)
+        session.restart()
+        undo.pop_all()
+    return Runtime(
+        path=command.path,
+        model=model,
+        tokenizer=tokenizer,
+        template=template,
+        session=session,
+        chunk=command.settings.chunk,
+        load_s=time.monotonic() - begun,
+        warnings=(*tokenizer.warnings, *problems),
+    )
+
+
+def chat_template_of(gguf: GgufFile, name: str) -> tuple[ChatTemplate, tuple[str, ...]]:
+    """Return the chat template of model `name` and what is wrong with it.
+
+    ChatML stands in for a template that is missing or does not parse, and a sentence says so.
+    """
+    source = gguf.get_str("tokenizer.chat_template", "")
+    if not source:
+        return ChatTemplate(None, name), ("The model has no chat template: it is asked in ChatML.",)
+    try:
+        return ChatTemplate(source, name), ()
+    except TemplateError as error:
+        return ChatTemplate(None, name), (f"{error.sentence} It is asked in ChatML instead.",)
+
+
+def _check_chunk(chunk: int) -> None:
+    if chunk < 1:
+        raise UsageError(f"The chunk size is {chunk} tokens.", "Give --chunk 1 or more.")
