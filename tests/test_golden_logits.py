@@ -7,6 +7,7 @@ import pytest
 
 from stratadesk.engine.commands import EngineSettings, KvFormat
 from stratadesk.engine.logits import compute_logits
+from stratadesk.engine.loading import load_model
 from stratadesk.engine.model import LoadedModel
 from stratadesk.engine.tensor_formats import HOST_FORMATS
 from tests.conftest import DATA_DIR, golden_folder
@@ -28,7 +29,7 @@ def golden_models() -> list[Golden]:
 
 def load(path: Path, kv_format: KvFormat = KvFormat.F32) -> LoadedModel:
     settings = EngineSettings(kv_format=kv_format)
-    return LoadedModel.load(path, settings, lambda progress: None)
+    return load_model(path, settings, lambda progress: None)
 
 
 @pytest.fixture(params=golden_models(), ids=lambda golden: golden.name)

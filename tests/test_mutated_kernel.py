@@ -10,7 +10,7 @@ from numba import njit
 
 from stratadesk.engine.commands import EngineSettings, KvFormat
 from stratadesk.engine.logits import compute_logits
-from stratadesk.engine.model import LoadedModel
+from stratadesk.engine.loading import load_model
 from stratadesk.kernels.host import decode_super
 from stratadesk.kernels.host.formats import FORMATS
 from stratadesk.kernels.host.kernel import specialise
@@ -37,7 +37,7 @@ def mutated_q4_k(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def worst(golden: Golden) -> float:
     settings = EngineSettings(kv_format=KvFormat.F32)
-    model = LoadedModel.load(golden.path, settings, lambda progress: None)
+    model = load_model(golden.path, settings, lambda progress: None)
     return golden.largest_difference(0, compute_logits(model, golden.tokens(0), 64))
 
 

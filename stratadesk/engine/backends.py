@@ -9,7 +9,7 @@ from stratadesk.engine.commands import Device
 from stratadesk.errors import DeviceError
 
 if TYPE_CHECKING:
-    from stratadesk.engine.ops import Ops
+    from stratadesk.kernels.host.backend import HostOps
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Backend:
     """A device's operations. `prepare(formats, kv_format, progress)` makes its kernels ready."""
 
     device: str
-    ops: "Ops"
+    ops: "HostOps"
     prepare: Callable[[set[str], str, Callable[[int, int], None]], None]
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from stratadesk.engine.commands import Device, EngineSettings, KvFormat
 from stratadesk.engine.events import LoadProgress
+from stratadesk.engine.loading import load_model
 from stratadesk.engine.model import LoadedModel
 from stratadesk.engine.prompt import check_token_ids
 from stratadesk.errors import StrataDeskError, UsageError
@@ -38,10 +39,10 @@ def write_logits(
     """Write array `logits` to the .npz file `out` and return its shape.
 
     `chunk` 0 reads the sequence as a whole. The file appears complete or not at all.
-    Raises what `LoadedModel.load` and `compute_logits` raise.
+    Raises what `load_model` and `compute_logits` raise.
     """
     settings = EngineSettings(device, max(1, len(tokens)), kv, chunk or max(1, len(tokens)))
-    model = LoadedModel.load(path, settings, _ignore)
+    model = load_model(path, settings, _ignore)
     try:
         logits = compute_logits(model, tokens, settings.chunk)
     finally:

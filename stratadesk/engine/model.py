@@ -1,38 +1,32 @@
-"""A model loaded into a backend: weights, and one forward pass per chunk of tokens."""
+"""A model loaded into a backend: weights, memory by phases, and one pass per chunk of tokens."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
-import psutil
 
-from stratadesk.engine.architectures import family
-from stratadesk.engine.architectures.tensors import TensorTable
-from stratadesk.engine.backends import Backend, choose_device, open_backend
-from stratadesk.engine.events import LoadProgress
-from stratadesk.engine.gguf_file import GgufFile
-from stratadesk.engine.hyperparameters import Hyperparameters
-from stratadesk.engine.tensor_formats import HOST_FORMATS
-from stratadesk.errors import GgufError, MemoryShortageError, UnsupportedModelError
-from stratadesk.paths import folders
-from stratadesk.units import mib
+from stratadesk.engine.vram.phase_table import VramState
+from stratadesk.kernels.host.workspace import HeapWorkspace
+from stratadesk.units import MIB
 
 if TYPE_CHECKING:
     from stratadesk.engine.architectures.base import Family
-    from stratadesk.engine.commands import EngineSettings
-    from stratadesk.engine.ops import ExpertLayer, LayerState, Ops, Tensor, Weight
+    from stratadesk.engine.card_memory import CardMemory
+    from stratadesk.engine.expert_supply import CardExperts
+    from stratadesk.engine.gguf_file import GgufFile
+    from stratadesk.engine.ops import LayerState
+    from stratadesk.engine.vram.requests import RequestPlan
+    from stratadesk.kernels.host.backend import HostOps
 
-# Without --max-context, a model's own length counts only up to this many tokens.
-DEFAULT_CONTEXT = 32_768
+Floats = npt.NDArray[np.float32]
 
-ProgressSink = Callable[[LoadProgress], None]
+REFILL_BYTES = 64 * MIB
+"""How much of the expert cache comes back between two tokens of an answer."""
 
 
 @dataclass(slots=True)
@@ -50,157 +44,160 @@ class ModelState:
 
 
 class LoadedModel:
-    """A GGUF model ready to compute. Sizes are in bytes, `context` in tokens."""
+    """A GGUF model ready to compute. Sizes are in bytes, `context` in tokens.
+
+    Its memory holds one state at a time: `new_state` ends the use of the one before. A request is
+    `begin_request`, any number of `forward`, `end_request`; a `forward` outside one is a request
+    of its own.
+    """
 
     def __init__(
-        self, gguf: GgufFile, backend: Backend, family_model: Family, settings: EngineSettings
+        self,
+        gguf: GgufFile,
+        ops: HostOps,
+        memory: CardMemory,
+        experts: CardExperts,
+        family_model: Family,
     ) -> None:
+        plan = memory.plan
         self.gguf = gguf
+        self.memory = memory
         self.architecture = gguf.architecture
         self.name = gguf.get_str("general.name", gguf.path.stem)
-        self.device = backend.device
+        self.device = "host"
         self.file_bytes = gguf.file_bytes
         self.vocab_size = family_model.vocab_size
-        self.context = _context(Hyperparameters(gguf), settings.max_context)
-        self._backend = backend
+        self.context = plan.context
+        self.kv_bytes = plan.parts.kv
+        self.state_bytes = plan.parts.state
+        self._ops = ops
+        self._experts = experts
         self._family = family_model
-        self._kv_format = settings.kv_format.upper()
-        self.kv_bytes, self.state_bytes = self._state_sizes()
-
-    @classmethod
-    def load(cls, path: Path, settings: EngineSettings, progress: ProgressSink) -> LoadedModel:
-        """Open, check and prepare the model at `path`, telling `progress` how far it is.
-
-        Weights stay in the mapped file; nothing is copied.
-
-        Raises:
-            GgufError: the file is unsound, or a tensor is missing or misshapen.
-            UnsupportedModelError: an architecture, tensor type or tensor this version cannot run.
-            DeviceError: the device asked for is not available.
-            MemoryShortageError: KV cache and state exceed the RAM that is available.
-        """
-        device = choose_device(settings.device)
-        with ExitStack() as undo:
-            gguf = undo.enter_context(GgufFile.open(path))
-            kind = family(gguf.architecture)
-            formats = _checked_formats(gguf)
-            backend = open_backend(device, folders().cache)
-            # Decoding the norms needs F32 even in a file that stores none as such.
-            needed = formats | {"F32"}
-            backend.prepare(needed, settings.kv_format.upper(), _kernel_progress(progress))
-            model = cls(gguf, backend, _build(kind, gguf, backend.ops), settings)
-            model._check_memory()
-            undo.pop_all()
-            return model
+        self._kv_format = plan.settings.kv_format.upper()
+        self._scratch = memory.workspace(memory.scratch)
+        self._ops.workspace = self._scratch
+        self._choice: RequestPlan | None = None
 
     def new_state(self) -> ModelState:
-        """Return a state for `context` tokens that holds none."""
-        return ModelState(self._layer_states(self.context))
+        """Return a state for `context` tokens that holds none, in place of any before."""
+        self._ops.resident = self.memory.workspace(self.memory.state)
+        states = (
+            layer.mixer.new_state(self._ops, self.context, self._kv_format)
+            for layer in self._family.layers
+        )
+        return ModelState(tuple(states))
+
+    def begin_request(self, fresh: int) -> RequestPlan:
+        """Plan how `fresh` (at least 1) tokens are read, and lend what that needs.
+
+        Raises:
+            MemoryShortageError: when the buffers do not fit any more; the model stays ready.
+        """
+        choice = self.memory.plan.request(fresh)
+        machine = self.memory.machine
+        if choice.layout is None:
+            machine.begin_decode()
+        else:
+            span = machine.begin_prompt(choice.layout, choice.buffer_bytes)
+            self._ops.workspace = self.memory.workspace(span)
+        self._experts.reads_prompt = choice.layout is not None
+        self._choice = choice
+        return choice
+
+    def end_request(self) -> None:
+        """The request is over: head and slots are back, or brought back now."""
+        self._end_prompt()
+        self._choice = None
+        self.memory.machine.end_decode()
+
+    def recover(self) -> None:
+        """After a cancel or a failure in any phase: bring head and slots back and be ready.
+
+        Raises:
+            HeadLostError: when the head does not come back; nothing can be computed then.
+        """
+        machine = self.memory.machine
+        self._use_scratch()
+        self._choice = None
+        if machine.state is VramState.FAILED:
+            machine.reset()
+        else:
+            self._experts.reserved.extend(machine.cancel())
 
     def forward(
         self, state: ModelState, tokens: Sequence[int], *, logits: Literal["none", "last", "all"]
-    ) -> npt.NDArray[np.float32] | None:
-        """Append `tokens` to `state` as one chunk.
+    ) -> Floats | None:
+        """Append `tokens` to `state`; inside a prompt at most the planned chunk at once.
 
         Returns float32 [vocabulary] for "last", [len(tokens), vocabulary] for "all", else None.
-        The caller sees to it that ids are inside the vocabulary and the context is not exceeded.
-        After an exception `state` is as it was before.
+        Asking for logits ends the prompt phase: the head must be in. The caller sees to it that
+        ids are inside the vocabulary and the context is not exceeded. After an exception `state`
+        is as it was before the last chunk, and `recover` must be called.
         """
-        ids = np.asarray(tokens, np.int32)
-        ops = self._backend.ops
-        with ops.scope():
-            hidden = self._family.hidden(ops, ids, state.position, state.layers)
-            values = None
-            if logits != "none":
-                wanted = hidden if logits == "all" else hidden[-1:]
-                values = self._family.logits(ops, wanted).copy()
-        state.commit(ids.size)
-        return values if logits != "last" or values is None else values[0]
+        rows = {"none": slice(0, 0), "last": slice(-1, None), "all": slice(None)}[logits]
+        with self._request(len(tokens)):
+            kept = [self._pass(state, chunk, rows) for chunk in self._chunks(tokens)]
+            if logits == "none":
+                return None
+            self._end_prompt()
+            values = self._logits(np.concatenate(kept) if logits == "all" else kept[-1])
+        return values if logits == "all" else values[0]
 
     def close(self) -> None:
-        """Give the mapped file back; the model must not be used afterwards."""
+        """Give arena and mapped file back; the model must not be used afterwards."""
         del self._family
+        self.memory.machine.cancel()
+        self.memory.machine.release()
         self.gguf.close()
 
-    def _layer_states(self, context: int) -> list[LayerState]:
-        ops, kv_format = self._backend.ops, self._kv_format
-        return [layer.mixer.new_state(ops, context, kv_format) for layer in self._family.layers]
+    @contextmanager
+    def _request(self, tokens: int) -> Iterator[None]:
+        """Make a request around the `with` block unless there is one."""
+        if self.memory.machine.state is not VramState.READY:
+            yield
+            return
+        self.begin_request(tokens)
+        with ExitStack() as undo:
+            undo.callback(self.recover)
+            yield
+            undo.pop_all()
+        self.end_request()
 
-    def _state_sizes(self) -> tuple[int, int]:
-        """Bytes of KV cache for the whole context, and of state that does not grow with it."""
-        one = sum(layer.n_bytes for layer in self._layer_states(1))
-        two = sum(layer.n_bytes for layer in self._layer_states(2))
-        per_token = two - one
-        return per_token * self.context, one - per_token
+    def _chunks(self, tokens: Sequence[int]) -> Iterator[Sequence[int]]:
+        size = self._choice.chunk if self._choice is not None else 1
+        return (tokens[i : i + size] for i in range(0, len(tokens), size))
 
-    def _check_memory(self) -> None:
-        needed = self.kv_bytes + self.state_bytes
-        available = psutil.virtual_memory().available
-        if needed > available:
-            fitting = max(0, available - self.state_bytes) * self.context // max(1, self.kv_bytes)
-            raise MemoryShortageError(
-                f"The KV cache for {self.context:,} tokens needs {mib(needed):,.0f} MiB of RAM, "
-                f"{mib(available):,.0f} MiB are available.",
-                f"Use --max-context {fitting // 1024 * 1024} or less, or --kv q8_0.",
-            )
+    def _pass(self, state: ModelState, tokens: Sequence[int], rows: slice) -> Floats:
+        """Compute one chunk and commit it; a copy of the hidden states `rows`, [n, E]."""
+        ids = np.asarray(tokens, np.int32)
+        self._experts.begin_pass()
+        with self._ops.scope():
+            hidden = self._family.hidden(self._ops, ids, state.position, state.layers)
+            kept: Floats = hidden[rows].copy()
+        state.commit(ids.size)
+        if not self._experts.reads_prompt:
+            self._experts.refill(REFILL_BYTES)
+        return kept
 
+    def _logits(self, hidden: Floats) -> Floats:
+        """Logits of hidden states [n, E], from the head in its region."""
+        self.memory.machine.head()
+        if len(hidden) > 1:
+            # More rows than a step needs do not fit the decode scratch.
+            self._ops.workspace = HeapWorkspace()
+        with self._ops.scope():
+            values: Floats = self._family.logits(self._ops, hidden).copy()
+        self._ops.workspace = self._scratch
+        return values
 
-class _MappedLoader:
-    """Loads weights as views of the mapped file."""
+    def _end_prompt(self) -> None:
+        """Bring head and slots back if a prompt is being read."""
+        machine = self.memory.machine
+        if machine.state is not VramState.PROMPT:
+            return
+        self._use_scratch()
+        self._experts.reserved.extend(machine.end_prompt(self.memory.cache.take_routing()))
 
-    def __init__(self, gguf: GgufFile, ops: Ops) -> None:
-        self._gguf = gguf
-        self._ops = ops
-        self._expert_layers = 0
-
-    def load(self, name: str) -> Weight:
-        """The tensor `name`, not copied."""
-        info = self._gguf.tensors[name]
-        return self._ops.weight(self._gguf.data(name), info.format.name, info.shape)
-
-    def dense(self, weight: Weight) -> Tensor:
-        """A small weight decoded to float32."""
-        return self._ops.dense(weight)
-
-    def expert_layer(self, parts: Sequence[Weight]) -> ExpertLayer:
-        """The experts of the next layer."""
-        self._expert_layers += 1
-        return self._ops.expert_layer(self._expert_layers - 1, parts)
-
-
-def _build(kind: type[Family], gguf: GgufFile, ops: Ops) -> Family:
-    vocab_size = len(gguf.get_strings("tokenizer.ggml.tokens"))
-    if not vocab_size:
-        raise GgufError(f"{gguf.label} has an empty vocabulary.")
-    table = TensorTable(gguf.tensors, _MappedLoader(gguf, ops))
-    model = kind(Hyperparameters(gguf), table, vocab_size)
-    table.finish()
-    return model
-
-
-def _checked_formats(gguf: GgufFile) -> set[str]:
-    """The formats in the file; UnsupportedModelError names a tensor in one that cannot run."""
-    for name, info in gguf.tensors.items():
-        if info.format.name not in HOST_FORMATS:
-            raise UnsupportedModelError(
-                f"Tensor {name} is stored as {info.format.name}, which this version cannot "
-                f"compute; it computes {', '.join(HOST_FORMATS)}.",
-                "Choose a quantization made of these types, such as Q4_K_M or IQ4_XS.",
-            )
-    return {info.format.name for info in gguf.tensors.values()}
-
-
-def _context(header: Hyperparameters, wanted: int) -> int:
-    own = header.positive("context_length", default=DEFAULT_CONTEXT)
-    return wanted or min(own, DEFAULT_CONTEXT)
-
-
-def _kernel_progress(progress: ProgressSink) -> Callable[[int, int], None]:
-    begun = time.monotonic()
-
-    def report(done: int, total: int) -> None:
-        # Loading from the cache takes a moment; only compiling is worth a line.
-        if time.monotonic() - begun > 0.3 or done == total:
-            progress(LoadProgress("Preparing kernels", done, total, "kernels"))
-
-    return report
+    def _use_scratch(self) -> None:
+        self._ops.workspace = self._scratch
+        self._experts.reads_prompt = False

@@ -27,9 +27,9 @@ class ResidualModel:
         self.frequencies, self.magnitude = rope_frequencies(header, self.head_size)
         self.embedding = table.weight("token_embd.weight", vocab_size, self.width)
         self.output_norm = table.vector("output_norm.weight", self.width)
-        tied = not table.has("output.weight")
-        head = "token_embd.weight" if tied else "output.weight"
-        self.head = table.weight(head, vocab_size, self.width)
+        self.head = self.embedding
+        if table.has("output.weight"):
+            self.head = table.weight("output.weight", vocab_size, self.width)
         total = header.positive("block_count")
         drafts = header.natural("nextn_predict_layers", default=0)
         if drafts >= total:

@@ -21,8 +21,8 @@ class WeightLoader(Protocol):
     def load(self, name: str) -> Weight:
         """The tensor `name` as a weight."""
 
-    def dense(self, weight: Weight) -> Tensor:
-        """A small weight decoded to float32."""
+    def vector(self, name: str) -> Tensor:
+        """The small tensor `name`, such as a norm, in float32: [n], or [rows, columns]."""
 
     def expert_layer(self, parts: Sequence[Weight]) -> ExpertLayer:
         """The experts of the next layer that has any; see `Ops.expert_layer`."""
@@ -45,6 +45,15 @@ class TensorTable:
 
         Raises GgufError naming the tensor, the shape found and the one wanted.
         """
+        self._check(name, shape)
+        return self._loader.load(name)
+
+    def vector(self, name: str, *shape: int) -> Tensor:
+        """A small tensor in float32, such as a norm: [n], or [rows, columns]."""
+        self._check(name, shape)
+        return self._loader.vector(name)
+
+    def _check(self, name: str, shape: tuple[int, ...]) -> None:
         facts = self._tensors.get(name)
         if facts is None:
             raise GgufError(
@@ -57,11 +66,6 @@ class TensorTable:
                 "The file does not fit its own header; choose another conversion.",
             )
         self._used.add(name)
-        return self._loader.load(name)
-
-    def vector(self, name: str, *shape: int) -> Tensor:
-        """A small tensor decoded to float32, such as a norm: [n], or [rows, columns]."""
-        return self._loader.dense(self.weight(name, *shape))
 
     def expert_layer(self, parts: Sequence[Weight]) -> ExpertLayer:
         """The experts made of `parts`: gate and up or both fused, then down."""

@@ -117,7 +117,7 @@ class HostOps:
         out = self._empty(x.shape[0], width)
         with self.scope():
             entries = self._empty(chosen.order.size, width)
-            for supply in self.supplier.supply(layer, chosen.groups):
+            for supply in self.supplier.supply(layer, chosen):
                 self._supplied(layer, supply, x, chosen, entries)
             elementwise.weighted_sum(entries, chosen.weights, out)
         return out

@@ -58,8 +58,8 @@ class Supply:
 class ExpertSupplier(Protocol):
     """Says where the bytes of experts lie."""
 
-    def supply(self, layer: HostExpertLayer, experts: Ints) -> Iterator[Supply]:
-        """Yield every one of the distinct `experts` once.
+    def supply(self, layer: HostExpertLayer, chosen: HostRouting) -> Iterator[Supply]:
+        """Yield every one of the distinct experts of `chosen` once.
 
         A supply stays valid until the next one is asked for.
         """
@@ -68,7 +68,7 @@ class ExpertSupplier(Protocol):
 class MappedExperts:
     """Reads every expert where the weights were given, such as the mapped file."""
 
-    def supply(self, layer: HostExpertLayer, experts: Ints) -> Iterator[Supply]:
+    def supply(self, layer: HostExpertLayer, chosen: HostRouting) -> Iterator[Supply]:
         """Yield all experts at once."""
-        addresses = [part.addresses(experts) for part in layer.parts]
-        yield Supply(range(experts.size), addresses)
+        addresses = [part.addresses(chosen.groups) for part in layer.parts]
+        yield Supply(range(chosen.groups.size), addresses)

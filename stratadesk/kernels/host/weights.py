@@ -45,6 +45,11 @@ class HostWeight:
         """Bytes of one matrix."""
         return self.rows * self.row_units * self.data.itemsize
 
+    def matrix(self, index: int) -> npt.NDArray[np.uint8]:
+        """The bytes of one matrix, uint8 [matrix_bytes], read-only."""
+        stored = self.data.view(np.uint8)
+        return stored[index * self.matrix_bytes : (index + 1) * self.matrix_bytes]
+
     def addresses(self, matrices: Ints) -> npt.NDArray[np.int64]:
         """The address of each of these matrices."""
         return self.data.ctypes.data + matrices.astype(np.int64) * self.matrix_bytes

@@ -1,0 +1,64 @@
+"""The plan of a model on the host: for a simulated card, or for as much memory as it needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import psutil
+
+from stratadesk.engine.vram.buffers import HOST_RULE
+from stratadesk.engine.vram.machine_facts import MachineFacts
+from stratadesk.engine.vram.plan import VramPlan, make_plan
+from stratadesk.engine.vram.plan_settings import STAGING_ONLY, HeadAlias, Layout, PlanSettings
+from stratadesk.engine.vram.shape_reader import read_shape
+from stratadesk.errors import MemoryShortageError
+from stratadesk.units import MIB, mib
+
+if TYPE_CHECKING:
+    from stratadesk.engine.commands import EngineSettings
+    from stratadesk.engine.gguf_file import GgufFile
+
+BLOCK_BYTES = 2 * MIB
+"""What is mapped at once where no card is simulated."""
+
+DEFAULT_CHUNK = 512
+
+
+def plan_for_host(gguf: GgufFile, settings: EngineSettings) -> VramPlan:
+    """Plan the model in `gguf`.
+
+    Without a card to simulate, everything but the experts gets memory of its own and experts are
+    read where they are mapped: no slots, no loans. RAM is checked either way.
+
+    Raises:
+        UsageError: settings that cannot work with this model.
+        MemoryShortageError: less RAM available than the arena needs.
+    """
+    shape = read_shape(gguf)
+    wanted = settings.plan or PlanSettings(
+        reserve=0,
+        expert_cache=STAGING_ONLY if any(shape.experts(mtp=False)) else None,
+        alias=HeadAlias.OFF,
+        prefill=DEFAULT_CHUNK,
+        prefill_layout=Layout.FIXED,
+        block_bytes=BLOCK_BYTES,
+    )
+    wanted = replace(
+        wanted,
+        max_context=settings.max_context or wanted.max_context,
+        kv_format=settings.kv_format,
+        prefill=settings.chunk or wanted.prefill,
+    )
+    memory = psutil.virtual_memory()
+    machine = settings.machine or MachineFacts(
+        card=memory.total, desktop=0, context=0, ram=memory.total
+    )
+    plan = make_plan(shape, machine, wanted, HOST_RULE)
+    if plan.mapped_bytes > memory.available:
+        raise MemoryShortageError(
+            f"The model needs {mib(plan.mapped_bytes):,.0f} MiB of RAM besides its mapped file, "
+            f"{mib(memory.available):,.0f} MiB are available.",
+            "Use a smaller --max-context, --kv q8_0, or close other programs.",
+        )
+    return plan

@@ -1,0 +1,114 @@
+"""From a GGUF file to a model that can compute: plan, memory, kernels, weights."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stratadesk.engine.architectures import family
+from stratadesk.engine.architectures.tensors import TensorTable
+from stratadesk.engine.backends import choose_device, open_backend
+from stratadesk.engine.events import LoadProgress
+from stratadesk.engine.gguf_file import GgufFile
+from stratadesk.engine.host_plan import plan_for_host
+from stratadesk.engine.hyperparameters import Hyperparameters
+from stratadesk.engine.tensor_formats import HOST_FORMATS
+from stratadesk.engine.vram.phase_table import VramPhase
+from stratadesk.errors import GgufError, UnsupportedModelError
+from stratadesk.paths import folders
+
+if TYPE_CHECKING:
+    from stratadesk.engine.commands import EngineSettings
+    from stratadesk.engine.model import LoadedModel
+    from stratadesk.engine.vram.plan import VramPlan
+    from stratadesk.kernels.host.backend import HostOps
+
+ProgressSink = Callable[[LoadProgress], None]
+PhaseSink = Callable[[VramPhase], None]
+
+
+def _tell_nobody(phase: VramPhase) -> None:
+    """Let a change of phase pass."""
+
+
+def load_model(
+    path: Path,
+    settings: EngineSettings,
+    progress: ProgressSink,
+    phases: PhaseSink = _tell_nobody,
+) -> LoadedModel:
+    """Open, check and prepare the model at `path`, telling `progress` how far it is.
+
+    Dense weights and head are copied into the arena, experts stay in the mapped file. `phases`
+    is told of every phase of the memory, on the calling thread.
+
+    Raises:
+        GgufError: the file is unsound, or a tensor is missing or misshapen.
+        UnsupportedModelError: an architecture, tensor type or tensor this version cannot run.
+        DeviceError: the device asked for is not available.
+        MemoryShortageError: card or RAM are too small for the plan.
+    """
+    device = choose_device(settings.device)
+    with ExitStack() as undo:
+        gguf = undo.enter_context(GgufFile.open(path))
+        family(gguf.architecture)
+        formats = _checked_formats(gguf) | {"F32"}
+        plan = plan_for_host(gguf, settings)
+        plan.check()
+        backend = open_backend(device, folders().cache)
+        backend.prepare(formats, settings.kv_format.upper(), _kernel_progress(progress))
+        model = _build(gguf, plan, backend.ops, settings, phases)
+        undo.pop_all()
+        return model
+
+
+def _build(
+    gguf: GgufFile, plan: VramPlan, ops: HostOps, settings: EngineSettings, phases: PhaseSink
+) -> LoadedModel:
+    from stratadesk.engine.arena_loader import ArenaLoader
+    from stratadesk.engine.card_memory import CardMemory
+    from stratadesk.engine.expert_supply import CardExperts
+    from stratadesk.engine.model import LoadedModel
+
+    vocab_size = len(gguf.get_strings("tokenizer.ggml.tokens"))
+    if not vocab_size:
+        raise GgufError(f"{gguf.label} has an empty vocabulary.")
+    memory = CardMemory(gguf, plan, phases, poison=settings.poison)
+    with ExitStack() as undo:
+        undo.callback(memory.machine.release)
+        memory.machine.loading()
+        loader = ArenaLoader(gguf, ops, memory)
+        table = TensorTable(gguf.tensors, loader)
+        weights = family(gguf.architecture)(Hyperparameters(gguf), table, vocab_size)
+        table.finish()
+        memory.machine.loaded()
+        undo.pop_all()
+    experts = CardExperts(memory, loader.tier, verify=settings.poison)
+    ops.supplier = experts
+    return LoadedModel(gguf, ops, memory, experts, weights)
+
+
+def _checked_formats(gguf: GgufFile) -> set[str]:
+    """The formats in the file; UnsupportedModelError names a tensor in one that cannot run."""
+    for name, info in gguf.tensors.items():
+        if info.format.name not in HOST_FORMATS:
+            raise UnsupportedModelError(
+                f"Tensor {name} is stored as {info.format.name}, which this version cannot "
+                f"compute; it computes {', '.join(HOST_FORMATS)}.",
+                "Choose a quantization made of these types, such as Q4_K_M or IQ4_XS.",
+            )
+    return {info.format.name for info in gguf.tensors.values()}
+
+
+def _kernel_progress(progress: ProgressSink) -> Callable[[int, int], None]:
+    begun = time.monotonic()
+
+    def report(done: int, total: int) -> None:
+        # Loading from the cache takes a moment; only compiling is worth a line.
+        if time.monotonic() - begun > 0.3 or done == total:
+            progress(LoadProgress("Preparing kernels", done, total, "kernels"))
+
+    return report

@@ -1,0 +1,1 @@
+"""VRAM as phase-dependent storage: plan, arena, expert cache, phases, and readings of memory."""

@@ -1,0 +1,189 @@
+"""Draws a plan for people: fit tables, a bar of the card, layouts side by side, requests."""
+
+from collections.abc import Iterator, Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+from stratadesk.engine.vram.alias_gain import alias_gain
+from stratadesk.engine.vram.machine_facts import System
+from stratadesk.engine.vram.plan_json import REQUESTS
+from stratadesk.engine.vram.plan_settings import Layout
+from stratadesk.units import GIB, MIB, mib
+
+if TYPE_CHECKING:
+    from stratadesk.engine.vram.plan import VramPlan
+    from stratadesk.engine.vram.requests import RequestPlan
+
+COLUMNS, BAR_CELLS = 98, 72
+
+Rows = Sequence[Sequence[str]]
+
+
+def plan_text(plan: "VramPlan") -> str:
+    """Return the whole plan as text of at most 100 columns; nothing is told by colour."""
+    parts = (
+        _title(plan),
+        _table(("the card", "MiB", ""), list(_card_lines(plan))),
+        _bar(plan),
+        _table(("RAM", "GiB", ""), list(_host_lines(plan))),
+        _table(("layout", "largest chunk", "buffers MiB", "slots lent", "slots"), _layouts(plan)),
+        _wrapped(alias_gain(plan), "  "),
+        _table(("tokens", "path", "chunk", "lent", "head", "seconds", "bound by"), _requests(plan)),
+        "\n".join(_wrapped(str(problem), "  ! ") for problem in plan.problems),
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _wrapped(text: str, mark: str) -> str:
+    """Break a sentence to `COLUMNS`; `mark` begins the first line, blanks the others."""
+    return fill(text, COLUMNS, initial_indent=mark, subsequent_indent=" " * len(mark))
+
+
+def _title(plan: "VramPlan") -> str:
+    machine, name = plan.machine, _printable(plan.shape.name)
+    return (
+        f"{name} ({plan.shape.architecture}), context {plan.context:,} tokens\n"
+        f"  card {mib(machine.card):,.0f} MiB, {machine.system}, RAM {machine.ram / GIB:g} GiB, "
+        f"link {machine.rates.link / 1e9:g} GB/s"
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def _card_lines(plan: "VramPlan") -> Iterator[tuple[str, str, str]]:
+    machine, reserve = plan.machine, plan.settings.reserve
+    if machine.free is None:
+        yield "other programs", _mib(machine.desktop), "assumed; --free-mib gives what is free"
+        yield "CUDA context", _mib(machine.context), "assumed"
+    else:
+        yield "others, context", _mib(machine.card - machine.free), "given by --free-mib"
+    yield "dense weights", _mib(plan.parts.dense), "100 % on the card"
+    yield "KV cache", _mib(plan.parts.kv), f"{plan.context:,} tokens, {plan.settings.kv_format}"
+    if plan.parts.state:
+        yield "recurrent state", _mib(plan.parts.state), "two copies"
+    yield "decode scratch", _mib(plan.parts.scratch + plan.parts.staging), _staging(plan)
+    if plan.arena.fixed_buffers:
+        yield "prompt buffers", _mib(plan.arena.fixed_buffers), "of their own (layout fixed)"
+    yield "output head", _mib(plan.geometry.head.size), _head(plan)
+    if plan.planner.most_slots:
+        yield "expert slots", _mib(plan.host.slot), _slots(plan)
+    unused = plan.free_bytes("ready") - reserve
+    yield "reserve", _mib(reserve), "stays free in every phase"
+    yield "unused", _mib(unused), "" if unused >= 0 else "the reserve is not kept"
+    yield "total", _mib(machine.card), ""
+
+
+def _staging(plan: "VramPlan") -> str:
+    return "staging slot included" if plan.parts.staging else ""
+
+
+def _head(plan: "VramPlan") -> str:
+    if plan.shape.tied:
+        return "is the embedding, counted with the dense weights and never lent"
+    lends = Layout.ALIAS in plan.requests.allowed(plan.arena)
+    return "may be out while a prompt is read" if lends else "always in"
+
+
+def _slots(plan: "VramPlan") -> str:
+    least, most = min(plan.arena.resident()), max(plan.arena.resident())
+    share = plan.slots / plan.planner.most_slots
+    each = f"{least} a layer" if least == most else f"{least} to {most} a layer"
+    return f"{plan.slots:,} of {plan.planner.most_slots:,} experts ({share:.0%}), {each}"
+
+
+def _bar(plan: "VramPlan") -> str:
+    machine = plan.machine
+    shares = (
+        ("o", "others", machine.card - machine.free_before),
+        ("D", "dense", plan.parts.dense),
+        ("K", "KV and state", plan.parts.kv + plan.parts.state),
+        ("s", "scratch", plan.parts.scratch + plan.parts.staging),
+        ("p", "prompt buffers", plan.arena.fixed_buffers),
+        ("H", "head", plan.geometry.head.size),
+        ("E", "experts", plan.host.slot),
+        (".", "free", max(0, plan.free_bytes("ready"))),
+    )
+    shown = [share for share in shares if share[2]]
+    total = sum(n_bytes for _, _, n_bytes in shown) or 1
+    cells, done, bar = 0, 0, ""
+    for glyph, _, n_bytes in shown:
+        done += n_bytes
+        end = max(cells + 1, round(BAR_CELLS * done / total))
+        bar += glyph * (end - cells)
+        cells = end
+    legend = "  ".join(f"{glyph} {name}" for glyph, name, _ in shown)
+    return f"  [{bar}]\n   {legend}"
+
+
+def _host_lines(plan: "VramPlan") -> Iterator[tuple[str, str, str]]:
+    host, machine = plan.host, plan.machine
+    if host.experts:
+        pinned = f"{host.pinned_share:.0%} of the experts"
+        yield "experts, pinned", _gib(host.pinned), pinned
+        yield "experts, pageable", _gib(host.pageable), "in the mapped file"
+    yield "head, embedding", _gib(host.copies), "host copies"
+    spare = host.needed - host.experts - host.copies
+    yield "spare", _gib(spare), "a tenth of these"
+    yield "needed", _gib(host.needed), f"of {_gib(machine.ram)} GiB"
+    if machine.system is not System.LINUX and machine.commit is not None:
+        yield "commit limit", _gib(machine.commit), "RAM and page file"
+        yield "page file", _gib(machine.page_file or 0), "at least 4 GiB keeps Windows calm"
+    yield "may be pinned", _gib(host.budget if plan.settings.pin is None else host.pinned), ""
+
+
+def _layouts(plan: "VramPlan") -> Rows:
+    return [
+        (
+            layout.value,
+            f"{facts.max_chunk:,}" if facts.max_chunk else "none",
+            _mib(facts.buffer_bytes),
+            f"{facts.slots_lent:,}",
+            f"{facts.slots_total:,}",
+        )
+        for layout, facts in plan.layouts.items()
+    ]
+
+
+def _requests(plan: "VramPlan") -> Rows:
+    return [_request(plan.request(tokens)) for tokens in REQUESTS]
+
+
+def _request(request: "RequestPlan") -> Sequence[str]:
+    reading = request.reading
+    return (
+        f"{request.tokens:,}",
+        request.layout.value if request.layout else "decode",
+        f"{request.chunk:,}",
+        f"{request.slots_lent:,}",
+        "out" if request.head_out else "in",
+        f"{request.seconds:,.2f}" if request.seconds >= 0.1 else f"{request.seconds:.4f}",
+        "computing" if reading.compute > reading.link else "the link",
+    )
+
+
+def _table(header: Sequence[str], rows: Rows) -> str:
+    """Left-align the first column and words, right-align columns of figures."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    figures = [all(_is_figure(row[column]) for row in rows) for column in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, figures, strict=True)
+        ).rstrip()
+        for row in (header, *rows)
+    ]
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def _is_figure(text: str) -> bool:
+    return text.lstrip("-")[:1].isdigit() or text == "none"
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{n_bytes / MIB:,.0f}" if abs(n_bytes) >= 10 * MIB else f"{n_bytes / MIB:.1f}"
+
+
+def _gib(n_bytes: int) -> str:
+    return f"{n_bytes / GIB:,.1f}"
