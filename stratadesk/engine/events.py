@@ -7,6 +7,8 @@ yet; all others are delivered each and in order. Times are seconds of `time.mono
 from dataclasses import dataclass
 from enum import StrEnum
 
+from stratadesk.engine.vram.phase_table import VramPhase
+
 
 class Phase(StrEnum):
     """What the engine is doing."""
@@ -84,6 +86,25 @@ class RequestStarted:
     prompt_tokens: int
     reused: int
     prefix_note: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPlanned:
+    """How the prompt is read: `chunk` tokens at once, buffers laid out as `layout` says.
+
+    `path` is "prompt", or "decode" for a short one, which has no layout (""). `slots_lent` expert
+    slots and, with `head_out`, the head's bytes hold the buffers meanwhile. `seconds` is the
+    prediction, `why` the reason in words.
+    """
+
+    request_id: int
+    path: str
+    layout: str
+    chunk: int
+    slots_lent: int
+    head_out: bool
+    seconds: float
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +202,12 @@ Event = (
     | LoadProgress
     | ModelLoaded
     | RequestStarted
+    | PromptPlanned
     | PromptProgress
     | TextDelta
     | DecodeProgress
     | MemorySample
+    | VramPhase
     | RequestFinished
     | Failure
     | EngineStopped

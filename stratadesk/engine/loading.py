@@ -15,8 +15,8 @@ from stratadesk.engine.events import LoadProgress
 from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.host_plan import plan_for_host
 from stratadesk.engine.hyperparameters import Hyperparameters
+from stratadesk.engine.protocols import PhaseSink, ProgressSink, tell_nobody
 from stratadesk.engine.tensor_formats import HOST_FORMATS
-from stratadesk.engine.vram.phase_table import VramPhase
 from stratadesk.errors import GgufError, UnsupportedModelError
 from stratadesk.paths import folders
 
@@ -26,19 +26,12 @@ if TYPE_CHECKING:
     from stratadesk.engine.vram.plan import VramPlan
     from stratadesk.kernels.host.backend import HostOps
 
-ProgressSink = Callable[[LoadProgress], None]
-PhaseSink = Callable[[VramPhase], None]
-
-
-def _tell_nobody(phase: VramPhase) -> None:
-    """Let a change of phase pass."""
-
 
 def load_model(
     path: Path,
     settings: EngineSettings,
     progress: ProgressSink,
-    phases: PhaseSink = _tell_nobody,
+    phases: PhaseSink = tell_nobody,
 ) -> LoadedModel:
     """Open, check and prepare the model at `path`, telling `progress` how far it is.
 

@@ -17,11 +17,12 @@ from stratadesk.engine.events import EngineStopped, LoadProgress, Phase
 from stratadesk.engine.failures import failure_of
 from stratadesk.engine.memory_probe import MemoryProbe
 from stratadesk.engine.phases import Phases
+from stratadesk.engine.protocols import PhaseSink, ProgressSink
 from stratadesk.engine.request import Request, never_started
 from stratadesk.engine.runtime import Runtime, open_runtime
 from stratadesk.errors import StrataDeskError, UsageError
 
-Opener = Callable[[LoadModel, Callable[[LoadProgress], None]], Runtime]
+Opener = Callable[[LoadModel, ProgressSink, PhaseSink], Runtime]
 
 AFTER_FAILURE = "the last request failed, and what it had read was dropped"
 MODEL_AGAIN = "the model was loaded again"
@@ -177,7 +178,7 @@ class Engine:
     def _load(self, command: LoadModel) -> None:
         self._release()
         try:
-            self._runtime = self._opener(command, self._tell_loading)
+            self._runtime = self._opener(command, self._tell_loading, self.events.put)
         except _Abandoned:
             return
         if self._chat_lost is not None:

@@ -88,19 +88,19 @@ class LoadedModel:
         return ModelState(tuple(states))
 
     def begin_request(self, fresh: int) -> RequestPlan:
-        """Plan how `fresh` (at least 1) tokens are read, and lend what that needs.
+        """Plan how `fresh` tokens are read, 0 for none, and lend what that needs.
 
         Raises:
             MemoryShortageError: when the buffers do not fit any more; the model stays ready.
         """
-        choice = self.memory.plan.request(fresh)
+        choice = self.memory.plan.request(max(1, fresh))
         machine = self.memory.machine
-        if choice.layout is None:
+        if choice.layout is None or not fresh:
             machine.begin_decode()
         else:
             span = machine.begin_prompt(choice.layout, choice.buffer_bytes)
             self._ops.workspace = self.memory.workspace(span)
-        self._experts.reads_prompt = choice.layout is not None
+        self._experts.reads_prompt = machine.state is VramState.PROMPT
         self._choice = choice
         return choice
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from stratadesk.engine.events import PromptProgress
 from stratadesk.engine.prefix import ReadingPlan
+from stratadesk.engine.protocols import Reading
 from stratadesk.engine.session import Session
 
 
 class Prefill:
-    """Reads what `plan` leaves to read into `session`, at most `chunk` tokens per step.
+    """Reads what `plan` leaves to read into `session`, one planned chunk per step.
 
     Only the last chunk computes logits, and only for its last token.
     """
@@ -21,12 +22,11 @@ class Prefill:
         self,
         session: Session[Any],
         plan: ReadingPlan,
-        chunk: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
         self._plan = plan
-        self._chunk = chunk
+        self._chunk = 1
         self._clock = clock
         self._begun = clock()
         self.read = 0
@@ -36,6 +36,12 @@ class Prefill:
     def finished(self) -> bool:
         """Whether the whole prompt is held and the logits after it are known."""
         return self._plan.reused + self.read == len(self._plan.ids)
+
+    def begin(self) -> Reading:
+        """Plan how the prompt is read, and begin with it."""
+        reading = self._session.begin(len(self._plan.ids) - self._plan.reused)
+        self._chunk = reading.chunk
+        return reading
 
     def step(self) -> None:
         """Read one chunk."""

@@ -11,8 +11,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from stratadesk.engine.vram.phase_table import VramPhase
+    from stratadesk.engine.vram.plan_settings import Layout
+
 ProgressSink = Callable[[LoadProgress], None]
+PhaseSink = Callable[["VramPhase"], None]
 LogitsWanted = Literal["none", "last", "all"]
+
+
+def tell_nobody(phase: VramPhase) -> None:
+    """Let a change of phase pass."""
 
 
 class State(Protocol):
@@ -24,6 +32,38 @@ class State(Protocol):
 
 
 StateT = TypeVar("StateT", bound=State)
+
+
+class Reading(Protocol):
+    """How a request's prompt is read."""
+
+    @property
+    def chunk(self) -> int:
+        """Tokens computed at once."""
+
+    @property
+    def path(self) -> str:
+        """The path: "prompt", or "decode" for a short one."""
+
+    @property
+    def layout(self) -> Layout | None:
+        """Where the prompt's buffers lie; None on the decode path."""
+
+    @property
+    def slots_lent(self) -> int:
+        """Expert slots that the buffers take."""
+
+    @property
+    def head_out(self) -> bool:
+        """Whether they take the output head's bytes."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it should take."""
+
+    @property
+    def why(self) -> str:
+        """Why it is read so, in words."""
 
 
 class Model(Protocol[StateT]):
@@ -74,6 +114,18 @@ class Model(Protocol[StateT]):
 
         Returns float32 [vocab] for "last", [n_tokens, vocab] for "all", None for "none".
         """
+
+    def begin_request(self, fresh: int) -> Reading:
+        """Plan how `fresh` tokens are read, 0 for none, and lend what that needs.
+
+        Until `end_request` or `recover`, `forward` belongs to this request.
+        """
+
+    def end_request(self) -> None:
+        """The answer is complete; everything lent is back."""
+
+    def recover(self) -> None:
+        """The request was cancelled or failed; bring everything lent back, whatever happened."""
 
     def close(self) -> None:
         """Release the file and all buffers."""

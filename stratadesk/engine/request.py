@@ -14,6 +14,7 @@ from stratadesk.engine.events import (
     Event,
     FinishReason,
     Phase,
+    PromptPlanned,
     RequestFinished,
     RequestStarted,
     TextDelta,
@@ -22,6 +23,7 @@ from stratadesk.engine.events import (
 from stratadesk.engine.prefill import Prefill
 from stratadesk.engine.prefix import plan_reading
 from stratadesk.engine.prompt import make_prompt
+from stratadesk.engine.protocols import Reading
 from stratadesk.engine.runtime import Runtime
 from stratadesk.engine.session import Turn
 from stratadesk.engine.textstream import Piece
@@ -64,7 +66,7 @@ class Request:
         self._prompt = make_prompt(command, runtime.tokenizer, template)
         self._plan = plan_reading(self._prompt, runtime.session, runtime.tokenizer)
         _check_length(len(self._plan.ids), runtime.model.context)
-        self._prefill = Prefill(runtime.session, self._plan, runtime.chunk, clock)
+        self._prefill = Prefill(runtime.session, self._plan, clock)
         self._decode = Decode(
             command,
             runtime.session,
@@ -83,10 +85,11 @@ class Request:
         """Say what will be read and make the session ready for it."""
         plan = self._plan
         self._emit(RequestStarted(self.command.request_id, len(plan.ids), plan.reused, plan.note))
-        self._emit(self._prefill.progress(self.command.request_id))
         log.info("%d prompt tokens, %d of them reused. %s", len(plan.ids), plan.reused, plan.note)
         if not plan.reused:
             self._runtime.session.restart()
+        self._tell_reading(self._prefill.begin())
+        self._emit(self._prefill.progress(self.command.request_id))
         self._runtime.session.turn = Turn(self._prompt, len(plan.ids))
 
     def step(self) -> None:
@@ -105,7 +108,23 @@ class Request:
         """End the answer here; what was written is kept."""
         self._finish(FinishReason.CANCELLED)
 
+    def _tell_reading(self, reading: Reading) -> None:
+        log.info("read by %s path, chunk %d: %s", reading.path, reading.chunk, reading.why)
+        self._emit(
+            PromptPlanned(
+                request_id=self.command.request_id,
+                path=reading.path,
+                layout=reading.layout or "",
+                chunk=reading.chunk,
+                slots_lent=reading.slots_lent,
+                head_out=reading.head_out,
+                seconds=reading.seconds,
+                why=reading.why,
+            )
+        )
+
     def _finish(self, reason: FinishReason) -> None:
+        self._runtime.session.end(cancelled=reason is FinishReason.CANCELLED)
         self._show(self._decode.close())
         self._settle_session()
         if self._decode.tokens:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from stratadesk.engine.chat_template import ChatTemplate
 from stratadesk.engine.commands import Generate, LoadModel
 from stratadesk.engine.events import ModelLoaded
-from stratadesk.engine.protocols import Model, ProgressSink
+from stratadesk.engine.protocols import Model, PhaseSink, ProgressSink, tell_nobody
 from stratadesk.engine.session import Session
 from stratadesk.engine.tokenizer import Tokenizer
-from stratadesk.errors import TemplateError, UsageError
+from stratadesk.errors import TemplateError
 
 if TYPE_CHECKING:
     from stratadesk.engine.gguf_file import GgufFile
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Runtime:
     """Everything that a request needs of a loaded model.
 
-    `chunk` is in tokens, `load_s` in seconds. `warnings` are sentences about what is wrong with
+    `load_s` is in seconds. `warnings` are sentences about what is wrong with
     the file but does not keep it from answering.
     """
 
@@ -33,7 +33,6 @@ class Runtime:
     tokenizer: Tokenizer
     template: ChatTemplate
     session: Session[Any]
-    chunk: int
     load_s: float
     warnings: tuple[str, ...] = ()
 
@@ -65,8 +64,12 @@ class Runtime:
         self.model.close()
 
 
-def open_runtime(command: LoadModel, progress: ProgressSink) -> Runtime:
+def open_runtime(
+    command: LoadModel, progress: ProgressSink, phases: PhaseSink = tell_nobody
+) -> Runtime:
     """Load the model of `command`, telling `progress` how far it is.
+
+    `phases` is told of every phase of the model's memory as long as it is loaded.
 
     Raises:
         UsageError: settings out of range.
@@ -77,9 +80,8 @@ def open_runtime(command: LoadModel, progress: ProgressSink) -> Runtime:
     from stratadesk.engine.loading import load_model
 
     begun = time.monotonic()
-    _check_chunk(command.settings.chunk)
     with ExitStack() as undo:
-        model = load_model(command.path, command.settings, progress)
+        model = load_model(command.path, command.settings, progress, phases)
         undo.callback(model.close)
         tokenizer = Tokenizer.from_gguf(model.gguf)
         template, problems = chat_template_of(model.gguf, model.name)
@@ -92,7 +94,6 @@ def open_runtime(command: LoadModel, progress: ProgressSink) -> Runtime:
         tokenizer=tokenizer,
         template=template,
         session=session,
-        chunk=command.settings.chunk,
         load_s=time.monotonic() - begun,
         warnings=(*tokenizer.warnings, *problems),
     )
@@ -110,8 +111,3 @@ def chat_template_of(gguf: GgufFile, name: str) -> tuple[ChatTemplate, tuple[str
         return ChatTemplate(source, name), ()
     except TemplateError as error:
         return ChatTemplate(None, name), (f"{error.sentence} It is asked in ChatML instead.",)
-
-
-def _check_chunk(chunk: int) -> None:
-    if chunk < 1:
-        raise UsageError(f"The chunk size is {chunk} tokens.", "Give --chunk 1 or more.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic
 
 from stratadesk.engine.commands import Message
 from stratadesk.engine.prompt import Prompt
-from stratadesk.engine.protocols import Model, StateT
+from stratadesk.engine.protocols import Model, Reading, StateT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,6 +78,17 @@ class Session(Generic[StateT]):
             self._state = self._model.new_state()
         self.turn, self.lost = None, ""
 
+    def begin(self, fresh: int) -> Reading:
+        """Begin a request that reads `fresh` tokens, 0 if all of its prompt is held."""
+        return self._model.begin_request(fresh)
+
+    def end(self, *, cancelled: bool) -> None:
+        """End the request; what the model lent to it is back afterwards."""
+        if cancelled:
+            self._model.recover()
+        else:
+            self._model.end_request()
+
     def read(self, tokens: Sequence[int], *, logits: bool) -> None:
         """Append `tokens` (at least one) to the state; keep the logits after the last if asked.
 
@@ -101,6 +112,7 @@ class Session(Generic[StateT]):
         """Drop the session if the `with` block raises; else check the books at its end."""
         with ExitStack() as undo:
             undo.callback(self.drop, why)
+            undo.callback(self._model.recover)
             yield
             self.verify()
             undo.pop_all()

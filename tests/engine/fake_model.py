@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stratadesk.engine.protocols import LogitsWanted
+from stratadesk.engine.vram.plan_settings import Layout
 
 Rule = Callable[[Sequence[int]], int]
 
@@ -73,6 +74,19 @@ class Gate:
             assert self._permits.acquire(timeout=10), "the test did not open the gate"
 
 
+@dataclass(frozen=True)
+class FakeReading:
+    """How the fake reads every prompt."""
+
+    chunk: int
+    path: str = "prompt"
+    layout: Layout | None = None
+    slots_lent: int = 0
+    head_out: bool = False
+    seconds: float = 0.0
+    why: str = "the fake reads all prompts so"
+
+
 class FakeModel:
     """Computes one-hot logits of what `rule` says follows the tokens read.
 
@@ -86,6 +100,8 @@ class FakeModel:
         self.vocab_size = vocab_size
         self.context = context
         self.calls: list[list[int]] = []
+        self.requests: list[str] = []
+        self.chunk = 16
         self.failures: dict[int, Exception] = {}
         self.states: list[FakeState] = []
         self.before_call: Callable[[Sequence[int]], None] = lambda tokens: None
@@ -125,6 +141,16 @@ class FakeModel:
         if self.forgets:
             state.tokens.pop()
         return answer
+
+    def begin_request(self, fresh: int) -> FakeReading:
+        self.requests.append(f"begin {fresh}")
+        return FakeReading(self.chunk)
+
+    def end_request(self) -> None:
+        self.requests.append("end")
+
+    def recover(self) -> None:
+        self.requests.append("recover")
 
     def close(self) -> None:
         self.closed = True

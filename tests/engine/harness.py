@@ -22,7 +22,7 @@ from stratadesk.engine.events import (
     TextDelta,
 )
 from stratadesk.engine.loop import Engine
-from stratadesk.engine.protocols import ProgressSink
+from stratadesk.engine.protocols import PhaseSink, ProgressSink
 from stratadesk.engine.request import Request
 from stratadesk.engine.runtime import Runtime
 from stratadesk.engine.session import Session
@@ -119,12 +119,13 @@ class Desk:
     def model(self) -> FakeModel:
         return self.loaded[-1]
 
-    def open(self, command: LoadModel, progress: ProgressSink) -> Runtime:
+    def open(self, command: LoadModel, progress: ProgressSink, phases: PhaseSink) -> Runtime:
         """Stands in for `open_runtime`."""
         self.while_loading(progress)
         if self.load_failure is not None:
             raise self.load_failure
         model = FakeModel(Script([], self.end), self.tokenizer.vocab_size, self.context)
+        model.chunk = self.chunk
         self.loaded.append(model)
         return Runtime(
             path=command.path,
@@ -132,7 +133,6 @@ class Desk:
             tokenizer=self.tokenizer,
             template=ChatTemplate(self.template),
             session=Session(model),
-            chunk=self.chunk,
             load_s=0.5,
         )
 
@@ -228,7 +228,7 @@ class Bench:
 
     def __init__(self, **settings: Any) -> None:
         self.desk = Desk(**settings)
-        self.runtime = self.desk.open(LoadModel(MODEL), lambda progress: None)
+        self.runtime = self.desk.open(LoadModel(MODEL), lambda progress: None, lambda phase: None)
         self.model = self.desk.model
         self.now = 0.0
 

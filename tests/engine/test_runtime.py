@@ -17,7 +17,7 @@ from stratadesk.engine.prompt import make_prompt
 from stratadesk.engine.request import Request
 from stratadesk.engine.runtime import Runtime, chat_template_of, open_runtime
 from stratadesk.engine.tokenizer import Tokenizer
-from stratadesk.errors import GgufError, UsageError
+from stratadesk.errors import GgufError
 from tests.engine.harness import GREEDY, chat, of_type, raw
 
 USER, SECOND = Message("user", "Hello there"), Message("user", "And then?")
@@ -57,11 +57,6 @@ def test_a_template_that_does_not_parse_is_replaced_and_declared() -> None:
     assert template.origin == "ChatML"
     assert "does not parse" in warnings[0]
     assert "ChatML" in warnings[0]
-
-
-def test_a_chunk_of_no_tokens_is_refused() -> None:
-    with pytest.raises(UsageError, match="0 tokens"):
-        open_runtime(LoadModel(Path("m.gguf"), settings(chunk=0)), lambda progress: None)
 
 
 def test_a_model_whose_text_cannot_be_used_is_closed_again(

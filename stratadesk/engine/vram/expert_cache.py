@@ -1,8 +1,8 @@
 """Which experts are in VRAM slots: hits, victims, loans to prompts, and the way back.
 
-One thread calls it, the engine's; copies may run elsewhere and are reported to it. DESIGN's rule
-in one sentence: the residency map names a slot only while that slot holds the complete bytes of
-that expert, whatever copies, loans, returns and changes of size lie between.
+One thread calls it, the engine's; copies may run elsewhere and are reported to it. The residency
+map names a slot only while that slot holds the complete bytes of that expert, whatever copies,
+loans, returns and changes of size lie between.
 
 A copy has a ticket that is never used again, so the end of one that its slot was taken from
 publishes nothing. And a slot into which such a copy may still be writing is nobody's until it
@@ -335,6 +335,7 @@ class ExpertCache:
         expert = self._table.expert.item(slot)
         if expert != NO_EXPERT:
             layer = slot % self._table.layers
+            # A refill may be complete before the first step, and NEVER means not put out.
             stamp = max(self._table.stamp.item(slot), NEVER + 1)
             self._put_out[layer, expert] = max(stamp, self._put_out.item(layer, expert))
 

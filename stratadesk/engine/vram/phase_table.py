@@ -7,14 +7,19 @@ PROMPT, DECODING → CANCELLING → READY      any but EMPTY → FAILED → RETU
 ```
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from stratadesk.engine.vram.ledger import Ledger
 from stratadesk.engine.vram.plan_settings import Layout
-from stratadesk.engine.vram.resizing import Resize
+
+if TYPE_CHECKING:
+    from stratadesk.engine.vram.resizing import Resize
 
 
 class VramState(StrEnum):
