@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stratadesk.engine.commands import EngineSettings, KvFormat
-from stratadesk.engine.logits import compute_logits
 from stratadesk.engine.loading import load_model
+from stratadesk.engine.logits import compute_logits
 from stratadesk.engine.model import LoadedModel
 from stratadesk.engine.tensor_formats import HOST_FORMATS
 from tests.conftest import DATA_DIR, golden_folder

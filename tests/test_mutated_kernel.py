@@ -9,8 +9,8 @@ import pytest
 from numba import njit
 
 from stratadesk.engine.commands import EngineSettings, KvFormat
-from stratadesk.engine.logits import compute_logits
 from stratadesk.engine.loading import load_model
+from stratadesk.engine.logits import compute_logits
 from stratadesk.kernels.host import decode_super
 from stratadesk.kernels.host.formats import FORMATS
 from stratadesk.kernels.host.kernel import specialise

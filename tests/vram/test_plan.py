@@ -264,7 +264,15 @@ def test_fixed_buffers_cost_slots_for_ever_and_the_others_none(shape_35b: ModelS
     assert fixed.slots_lent == 0
 
 
-def test_short_reads_never_pay_for_a_loan(shape_35b: ModelShape) -> None:
+@pytest.mark.parametrize("card", [3700, 4096, 6144, 8151, 16_376])
+def test_short_reads_lend_no_slot_on_any_card(shape_35b: ModelShape, card: int) -> None:
+    plan = plan_of(shape_35b, MachineFacts(card=card * MIB))
+    assert [plan.request(tokens).slots_lent for tokens in (1, 16, 64)] == [0, 0, 0]
+    loaned = plan_of(shape_35b, MachineFacts(card=card * MIB), alias=HeadAlias.OFF)
+    assert [loaned.request(tokens).path for tokens in (1, 16, 64)] == ["decode"] * 3
+
+
+def test_short_reads_are_decoded(shape_35b: ModelShape) -> None:
     plan = plan_of(shape_35b)
     for tokens in (1, 16, 64):
         request = plan.request(tokens)
@@ -619,3 +627,85 @@ def test_planning_loads_nothing_but_the_standard_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+# The tables of docs/DETAILS.md, recomputed from the sizes that stand above them.
+
+DETAILS = Path(__file__).parents[2] / "docs" / "DETAILS.md"
+
+
+def table_below(heading: str, first_column: str) -> list[list[str]]:
+    """Cells of the table that begins with `first_column`, in the section with this heading."""
+    section = DETAILS.read_text("utf-8").partition(f"### {heading}\n")[2].partition("\n#")[0]
+    lines = section.partition(f"| {first_column} |")[2].splitlines()[2:]
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().replace(",", "") for cell in line.strip("|").split("|")])
+    assert rows, f"no table with a column {first_column!r} below {heading!r}"
+    return rows
+
+
+def test_the_parts_in_the_documents_are_the_plans(shape_35b: ModelShape) -> None:
+    plan = plan_of(shape_35b)
+    by_hand = [
+        plan.parts.dense / MIB,
+        10 * 2 * 2 * 256 * 2 * 32_768 / MIB,
+        2 * 30 * 4 * (3 * 8192 + 32 * 128 * 128) / MIB,
+        60,
+        248_320 * 2048 / 256 * 176 / MIB,
+    ]
+    written = [float(row[2]) for row in table_below("By hand", "Part")]
+    assert written == pytest.approx([*by_hand, sum(by_hand)], abs=0.051)
+    assert written[-1] == pytest.approx(plan.geometry.rows_start / MIB, abs=0.051)
+
+
+def test_the_cards_in_the_documents_are_the_plans(shape_35b: ModelShape) -> None:
+    slot, head = 1_671_168 / MIB, 248_320 * 2048 / 256 * 176 / MIB
+    rows = table_below("By hand", "Card")
+    assert [row[0] for row in rows] == ["6144", "8151", "12282", "16376"]
+    for row in rows:
+        figures = [float(cell.removesuffix(" %")) for cell in row]
+        plan = plan_of(shape_35b, MachineFacts(card=int(figures[0]) * MIB))
+        parts = plan.parts.dense / MIB + 640 + 125.625 + 60 + head
+        left = figures[0] - 700 - 300 - 590 - parts
+        small, large = (102 + chunk * 100.25 / 1024 for chunk in (2048, 8192))
+        slots = left // slot
+        by_hand = [left, slots, 100 * slots / 10_240, (left - large) // slot]
+        lent = [-(-max(0, need) // slot) for need in (small, small - head, large, large - head)]
+        assert figures[1:5] == pytest.approx(by_hand, abs=0.51)
+        assert figures[5:] == lent
+        assert figures[2] == plan.slots == slots
+        assert figures[4] == plan.layouts[Layout.FIXED].slots_total
+        assert figures[7:] == [
+            plan.layouts[name].slots_lent for name in (Layout.LOAN, Layout.ALIAS)
+        ]
+
+
+def test_the_ram_in_the_documents_is_the_plans(shape_35b: ModelShape) -> None:
+    slot, total, copies = 1_671_168, 10_240 * 1_671_168, 2 * 349_634_560
+    rows = table_below("RAM", "RAM")
+    assert [row[0] for row in rows] == ["16", "32", "64"]
+    for row in rows:
+        ram = int(row[0]) * GIB
+        written = [float(cell) for cell in row[1:7]]
+        by_hand: list[float] = []
+        for system, share in ((System.LINUX, 0.8), (System.WINDOWS, 0.4)):
+            pinned = min(total, (share * ram - copies) // slot * slot)
+            by_hand += [share * ram / GIB, pinned / GIB, (total - pinned) / GIB]
+            plan = plan_of(shape_35b, MachineFacts(ram=ram, system=system))
+            assert (plan.host.pinned, plan.host.pageable) == (pinned, total - pinned)
+            assert plan.refused is (1.1 * (total + copies) > ram) is (row[7] == "no")
+        assert written == pytest.approx(by_hand, abs=0.0051)
+
+
+def test_the_seconds_in_the_documents_are_the_plans(shape_35b: ModelShape) -> None:
+    plan = plan_of(shape_35b)
+    rows = table_below("Seconds", "Fresh tokens")
+    assert [int(row[0]) for row in rows] == list(REQUESTS)
+    for row in rows:
+        request = plan.request(int(row[0]))
+        assert row[1] == (request.layout or request.path)
+        assert [int(row[2]), int(row[3])] == [request.chunk, request.slots_lent]
+        assert float(row[4]) == pytest.approx(request.seconds, abs=0.0051)

@@ -5,6 +5,7 @@ by asking the planner. Each test prints how many examples it went through.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from stratadesk.engine.commands import KvFormat
 from stratadesk.engine.vram.buffers import GPU_RULE, HOST_RULE, BufferRule
 from stratadesk.engine.vram.geometry import aligned
-from stratadesk.engine.vram.layouts import PlannedArena
+from stratadesk.engine.vram.layouts import ArenaPlanner, PlannedArena
 from stratadesk.engine.vram.machine_facts import MachineFacts, Rates, System
 from stratadesk.engine.vram.plan import VramPlan, make_plan
+from stratadesk.engine.vram.plan_inputs import PlanInputs
 from stratadesk.engine.vram.plan_settings import HeadAlias, Layout, PlanSettings
 from stratadesk.engine.vram.problems import check_settings
 from stratadesk.engine.vram.regions import PHASES
@@ -31,14 +33,9 @@ from stratadesk.engine.vram.shape import (
 from stratadesk.errors import UsageError
 from stratadesk.units import KIB, MIB
 
-EXAMPLES = 400
-QUIET = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+EXAMPLES = 250
+"""Random plans a test looks at unless it says so; at least a fifth are of the kind it is about."""
+
 TOKENS = (1, 64, 65, 500, 4096, 20_000)
 
 
@@ -114,7 +111,7 @@ def choices(draw: st.DrawFn) -> PlanSettings:
     mtp = draw(st.booleans())
     return PlanSettings(
         reserve=draw(st.integers(0, 2048)) * MIB,
-        max_context=draw(st.sampled_from([0, 1, 100, 4096, 65_536])),
+        max_context=draw(st.sampled_from([0, 1, 4096, 20_000, 65_536])),
         kv_format=draw(st.sampled_from(list(KvFormat))),
         expert_cache=draw(st.none() | st.integers(1, 3000)),
         prefill=draw(st.none() | st.integers(1, 8192)),
@@ -130,14 +127,17 @@ def choices(draw: st.DrawFn) -> PlanSettings:
 
 @st.composite
 def plans(draw: st.DrawFn) -> VramPlan:
-    """A plan whose model fits the card, forced where something else is amiss."""
-    shape, chosen = draw(models()), draw(choices().filter(lambda made: True))
-    machine = draw(machines())
+    """A plan on a random card; nine of ten cards have about what the model needs."""
+    shape, chosen, machine = draw(models()), draw(choices()), draw(machines())
     rule: BufferRule = draw(st.sampled_from([GPU_RULE, HOST_RULE]))
     try:
         check_settings(shape, chosen)
     except UsageError:
         chosen = PlanSettings(reserve=chosen.reserve, block_bytes=chosen.block_bytes)
+    if draw(st.integers(0, 9)):
+        needed = ArenaPlanner(PlanInputs(shape, machine, chosen, rule)).needed
+        free = max(0, needed + chosen.reserve + draw(st.integers(-100, 900)) * MIB)
+        machine = replace(machine, card=max(machine.card, free), free=free)
     return make_plan(shape, machine, chosen, rule)
 
 
@@ -145,11 +145,22 @@ def fits(plan: VramPlan) -> bool:
     return plan.planner.needed <= plan.planner.room
 
 
-def run(body: Callable[[VramPlan], bool], capsys: pytest.CaptureFixture[str], what: str) -> None:
+def run(
+    body: Callable[[VramPlan], bool],
+    capsys: pytest.CaptureFixture[str],
+    what: str,
+    examples_wanted: int = EXAMPLES,
+) -> None:
     """Put `body` to random plans; it tells whether the example was one of the kind wanted."""
     counts = {True: 0, False: 0}
 
-    @QUIET
+    @settings(
+        max_examples=examples_wanted,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     @given(plans())
     def examples(plan: VramPlan) -> None:
         counts[body(plan)] += 1
@@ -157,7 +168,7 @@ def run(body: Callable[[VramPlan], bool], capsys: pytest.CaptureFixture[str], wh
     examples()
     with capsys.disabled():
         print(f"\n{what}: {counts[True]:,} examples, {counts[False]:,} of another kind")
-    assert counts[True] >= EXAMPLES // 4
+    assert counts[True] >= examples_wanted // 5
 
 
 def requests(plan: VramPlan) -> Iterator[RequestPlan]:
@@ -215,15 +226,19 @@ def holds(plan: VramPlan, layout: Layout, arena: PlannedArena, chunk: int) -> bo
     n_bytes = aligned(plan.planner.buffers(chunk))
     if layout is Layout.ALIAS and plan.shape.tied:
         return False
-    slots = sum(arena.geometry.slot_bytes[slot % arena.geometry.layers] for slot in range(arena.slots))
     if layout is Layout.LOAN:
-        return n_bytes <= slots
+        return n_bytes <= slot_bytes(arena, arena.slots)
     if layout is Layout.ALIAS:
-        return n_bytes <= arena.geometry.head.size + slots
-    asked = plan.planner.wanted if plan.settings.expert_cache is not None else 0
-    kept = sum(arena.geometry.slot_bytes[slot % arena.geometry.layers] for slot in range(asked))
-    rest = plan.parts.total + arena.geometry.head.size + kept
+        return n_bytes <= arena.geometry.head.size + slot_bytes(arena, arena.slots)
+    kept = plan.planner.wanted if plan.settings.expert_cache is not None else 0
+    rest = plan.parts.total + arena.geometry.head.size + slot_bytes(arena, kept)
     return rest + n_bytes <= plan.planner.room
+
+
+def slot_bytes(arena: PlannedArena, count: int) -> int:
+    """Bytes of the first `count` slots, one by one."""
+    sizes, layers = arena.geometry.slot_bytes, arena.geometry.layers
+    return sum(sizes[slot % layers] for slot in range(count))
 
 
 def test_the_largest_chunk_is_the_largest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,7 +255,7 @@ def test_the_largest_chunk_is_the_largest(capsys: pytest.CaptureFixture[str]) ->
             0 < facts.max_chunk < plan.planner.limit for facts in plan.layouts.values()
         )
 
-    run(body, capsys, "chunks largest")
+    run(body, capsys, "chunks largest", 500)
 
 
 def test_as_many_slots_as_fit_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,8 +285,6 @@ def test_every_change_that_is_offered_would_do(capsys: pytest.CaptureFixture[str
 
 
 def offered(plan: VramPlan) -> Iterator[tuple[str, PlanSettings]]:
-    from dataclasses import replace
-
     words = plan.problems[0].sentence.split("short: ")[1].rstrip(".").split(", or ")
     for word in words:
         flag, _, value = word.partition(" ")
@@ -308,4 +321,4 @@ def test_every_plan_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
         assert len(found["requests"]) == 8
         return fits(plan)
 
-    run(body, capsys, "plans printed")
+    run(body, capsys, "plans printed", 100)

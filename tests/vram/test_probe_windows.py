@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratadesk.engine.vram.dxgi_source import DxgiSource
-from stratadesk.engine.vram.pdh_source import PdhSource
+from stratadesk.engine.vram.dxgi_source import AdapterDescription, DxgiSource, MemoryInfo
+from stratadesk.engine.vram.pdh_source import CounterItem, PdhSource
 from stratadesk.engine.vram.readings import ProgramUse, Source
 from stratadesk.engine.vram.sources import Unavailable
-from stratadesk.engine.vram.windows_abi import load_library, read_wide, wide
+from stratadesk.engine.vram.windows_abi import Guid, load_library, read_wide, wide
 from stratadesk.units import MIB
 from tests.vram.fake_windows import NO_DATA, OK, REMOVED, FakeDxgi, FakePdh, load_lines
 
@@ -161,6 +161,11 @@ def test_elsewhere_than_on_windows_both_say_so() -> None:
     assert PdhSource(lambda: LUID).read_programs().why == "pdh exists on Windows only"
     with pytest.raises(Unavailable):
         load_library("dxgi")
+
+
+def test_structures_have_the_sizes_of_the_64_bit_headers() -> None:
+    sizes = [ctypes.sizeof(kind) for kind in (AdapterDescription, MemoryInfo, CounterItem, Guid)]
+    assert sizes == [312, 32, 24, 16]
 
 
 @pytest.mark.parametrize("text", ["", "pid_1", "ß €", "䄀Ā", "😀"])

@@ -129,7 +129,7 @@ def _host_lines(plan: "VramPlan") -> Iterator[tuple[str, str, str]]:
     yield "needed", _gib(host.needed), f"of {_gib(machine.ram)} GiB"
     if machine.system is not System.LINUX and machine.commit is not None:
         yield "commit limit", _gib(machine.commit), "RAM and page file"
-        yield "page file", _gib(machine.page_file or 0), "at least 4 GiB keeps Windows calm"
+        yield "page file", _gib(machine.page_file or 0), "less than 4 GiB is too small"
     yield "may be pinned", _gib(host.budget if plan.settings.pin is None else host.pinned), ""
 
 

@@ -11,6 +11,9 @@ from stratadesk.engine.vram.plan_settings import HeadAlias, Layout, PlanSettings
 
 DECODE, PROMPT = "decode", "prompt"
 
+SHORT_READ = 64
+"""Unless `--short-read` says otherwise, no slot is lent to so few fresh tokens (B11)."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestPlan:
@@ -87,6 +90,8 @@ class RequestPlanner:
         prompts = sorted(self._prompts(arena, tokens), key=_quickness)
         decode = self.decode(arena, tokens)
         limit = self._settings.short_read
+        if limit is None and tokens <= SHORT_READ:
+            prompts = [plan for plan in prompts if not plan.slots_lent]
         by_hand = limit is not None and tokens <= limit
         if not prompts or by_hand or (limit is None and decode.seconds <= prompts[0].seconds):
             return _explained(decode, self._why_decode(tokens, prompts))
@@ -148,6 +153,8 @@ class RequestPlanner:
         limit = self._settings.short_read
         if limit is not None and tokens <= limit:
             return f"{tokens:,} fresh tokens are within --short-read {limit:,}; nothing is lent"
+        if not prompts and tokens <= SHORT_READ:
+            return f"short: up to {SHORT_READ} fresh tokens never lend a slot"
         if not prompts:
             return "no layout holds a chunk here, so it is read through decode windows"
         return f"short: nothing is lent, and the next best would be {prompts[0].words}"

@@ -1,0 +1,102 @@
+"""What the user wrote, made into texts, token ids and settings; wrong input is a `UsageError`."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stratadesk.errors import UsageError
+from stratadesk.settings import ENGINE_FLAGS, SAMPLING_FLAGS, Flag
+
+if TYPE_CHECKING:
+    from stratadesk.engine.commands import Device, EngineSettings, SamplingSettings
+
+
+def read_text(argument: str) -> str:
+    """Return `argument`, or for "-" the whole of standard input, byte for byte."""
+    if argument != "-":
+        return _whole_characters(argument)
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"Standard input is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02X}."
+        ) from None
+
+
+def _whole_characters(argument: str) -> str:
+    try:
+        argument.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"The text is not UTF-8 at character {error.start}.") from None
+    return argument
+
+
+def token_ids(words: str) -> tuple[int, ...]:
+    """Read token ids separated by blanks or commas."""
+    ids = []
+    for word in words.replace(",", " ").split():
+        if not (word.isascii() and word.isdigit()):
+            raise UsageError(f"{word!r} is not a token id.", 'Write ids like "1 2 3".')
+        ids.append(int(word))
+    return _some(ids, "--tokens")
+
+
+def token_ids_from(path: Path) -> tuple[int, ...]:
+    """Read a file that holds a JSON list of token ids."""
+    import json
+
+    try:
+        ids = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}.") from None
+    if not isinstance(ids, list) or not all(type(token) is int and token >= 0 for token in ids):
+        raise UsageError(f"{path} is not a JSON list of token ids.", "Write it like [1, 2, 3].")
+    return _some(ids, str(path))
+
+
+def _some(ids: list[int], source: str) -> tuple[int, ...]:
+    if not ids:
+        raise UsageError(f"{source} names no token.", "Give at least one id.")
+    return tuple(ids)
+
+
+def engine_settings(arguments: argparse.Namespace) -> "EngineSettings":
+    """Build the settings for loading a model from the flags given."""
+    from stratadesk.engine.commands import EngineSettings, KvFormat
+
+    given = _given(arguments, ENGINE_FLAGS)
+    given["device"] = device(arguments)
+    if "kv_format" in given:
+        given["kv_format"] = KvFormat(given["kv_format"])
+    return EngineSettings(**given)
+
+
+def sampling_settings(arguments: argparse.Namespace) -> "SamplingSettings":
+    """Build the settings for sampling from the flags given."""
+    from stratadesk.engine.commands import SamplingSettings
+
+    given = _given(arguments, SAMPLING_FLAGS)
+    if "stop" in given:
+        given["stop"] = tuple(_whole_characters(text) for text in given["stop"])
+    return SamplingSettings(**given)
+
+
+def device(arguments: argparse.Namespace) -> "Device":
+    """Return the device asked for; raises `DeviceError` for one this version does not have."""
+    from stratadesk.engine.backends import choose_device
+    from stratadesk.engine.commands import Device
+
+    return choose_device(Device(getattr(arguments, "device", Device.AUTO)))
+
+
+def chosen(arguments: argparse.Namespace, flags: tuple[Flag, ...]) -> dict[str, Any]:
+    """Return the values of `flags` by field, with their defaults where they were not given."""
+    return {flag.field: flag.default for flag in flags} | _given(arguments, flags)
+
+
+def _given(arguments: argparse.Namespace, flags: tuple[Flag, ...]) -> dict[str, Any]:
+    written = vars(arguments)
+    return {flag.field: written[flag.field] for flag in flags if flag.field in written}

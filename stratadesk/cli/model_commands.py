@@ -1,0 +1,64 @@
+"""`logits`, `tokenize` and `inspect`: questions to a model file that need no chat."""
+
+import argparse
+from pathlib import Path
+
+from stratadesk.cli.inputs import chosen, device, read_text, token_ids, token_ids_from
+from stratadesk.errors import UsageError
+from stratadesk.exit_codes import ExitCode
+from stratadesk.logs import start_logging
+from stratadesk.settings import LOGITS_FLAGS
+
+
+def logits(arguments: argparse.Namespace) -> int:
+    """Write the logits of every position of a token sequence to an .npz file."""
+    if "tokens" in arguments:
+        tokens = token_ids(arguments.tokens)
+    else:
+        tokens = token_ids_from(Path(arguments.tokens_file))
+    output = Path(arguments.output)
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"The folder {output.absolute().parent} does not exist.", "Create it.")
+    computing_device, given = device(arguments), chosen(arguments, LOGITS_FLAGS)
+    start_logging()
+    from stratadesk.engine.commands import KvFormat
+    from stratadesk.engine.logits import write_logits
+
+    write_logits(
+        Path(arguments.model),
+        tokens,
+        output,
+        chunk=given["chunk"],
+        kv=KvFormat(given["kv_format"]),
+        device=computing_device,
+    )
+    return ExitCode.OK
+
+
+def tokenize(arguments: argparse.Namespace) -> int:
+    """Print the token ids of a text as a JSON list."""
+    text = read_text(arguments.text)
+    start_logging()
+    from stratadesk.engine.gguf_file import GgufFile
+    from stratadesk.engine.tokenizer import Tokenizer
+
+    with GgufFile.open(Path(arguments.model)) as gguf:
+        tokenizer = Tokenizer.from_gguf(gguf)
+        ids = tokenizer.encode(text, parse_special=not arguments.no_parse_special)
+    print(ids)
+    return ExitCode.OK
+
+
+def inspect(arguments: argparse.Namespace) -> int:
+    """Print what a model file holds, as a table or as JSON."""
+    import json
+
+    start_logging()
+    from stratadesk.engine.inspection import inspect_model
+
+    inspection = inspect_model(Path(arguments.model))
+    if arguments.json:
+        print(json.dumps(inspection.as_json(), ensure_ascii=False, indent=2))
+    else:
+        print(inspection.as_table())
+    return ExitCode.OK

@@ -1,0 +1,250 @@
+"""The argument parser, built from the tables of `settings.py`; every command has examples."""
+
+import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from stratadesk.errors import UsageError
+from stratadesk.settings import ENGINE_FLAGS, LOGITS_FLAGS, MAX_TOKENS, SAMPLING_FLAGS, Flag, Value
+from stratadesk.vram_flags import MACHINE_FLAGS, PLAN_FLAGS
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction["Parser"]
+
+CHAT_EXAMPLES = """\
+examples:
+  stratadesk                                  choose among the models found on this machine
+  stratadesk -m Qwen3-30B-A3B-Q4_K_M.gguf     chat with this one
+  stratadesk run -m MODEL -p "Why is the sky blue?"
+  stratadesk COMMAND --help                   flags and examples of a command
+
+A split model is named by any of its files or by their folder. STRATADESK_HOME moves all files
+StrataDesk keeps, STRATADESK_MODELS names more folders with models.
+"""
+
+RUN_EXAMPLES = """\
+examples:
+  stratadesk run -m MODEL -p "Why is the sky blue?"
+  git diff | stratadesk run -m MODEL -p - --temp 0 > review.txt
+  stratadesk run -m MODEL --raw -p "Once upon a time" -n 64
+  stratadesk run -m MODEL --tokens "1 2 3" -n 8 --ignore-eos --json
+
+On a terminal the model's thinking is shown dimmed before its answer, and progress and a closing
+line of figures go to standard error. Into a pipe or file goes the answer alone. Ctrl+C stops the
+answer and keeps what was said (exit code 130); a second one leaves at once.
+"""
+
+LOGITS_EXAMPLES = """\
+examples:
+  stratadesk logits -m MODEL --tokens "1 2 3" -o out.npz
+  stratadesk logits -m MODEL --tokens-file ids.json -o out.npz --chunk 64 --kv f16
+
+The file holds one array, `logits`: float32, (tokens, vocabulary), one row for every position.
+"""
+
+TOKENIZE_EXAMPLES = """\
+examples:
+  stratadesk tokenize -m MODEL "Hello, world"
+  stratadesk tokenize -m MODEL --no-parse-special "<|im_start|> as plain text"
+  stratadesk tokenize -m MODEL - < story.txt
+  stratadesk tokenize -m MODEL -- "-text that starts with a dash"
+"""
+
+INSPECT_EXAMPLES = """\
+examples:
+  stratadesk inspect MODEL
+  stratadesk inspect MODEL --json
+"""
+
+PLAN_EXAMPLES = """\
+examples:
+  stratadesk plan -m MODEL
+  stratadesk plan -m MODEL --vram-mib 6144 --ram-gib 16 --os windows --commit-gib 24
+  stratadesk plan -m MODEL --free-mib 5900 --max-context 16384 --kv q8_0 --json
+
+Reads the file's header only and needs no GPU. When the model does not fit, the plan is printed all
+the same, with the smallest changes that would do, and the exit code is 5.
+"""
+
+PATHS_EXAMPLES = """\
+examples:
+  stratadesk paths
+  STRATADESK_HOME=/mnt/big/stratadesk stratadesk paths
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that raises `UsageError`, and leaves out flags that were not given."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            argument_default=argparse.SUPPRESS,
+            allow_abbrev=False,
+            **options,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Report bad usage in one sentence."""
+        sentence = message[:1].upper() + message[1:].rstrip(".") + "."
+        raise UsageError(sentence, f"See {self.prog} --help.")
+
+
+def build_parser() -> Parser:
+    """Build the parser of all commands."""
+    parser = Parser(
+        prog="stratadesk",
+        usage="stratadesk [-m MODEL] [-n N] [option ...]\n       stratadesk COMMAND ...",
+        description="Chat in the terminal with GGUF mixture-of-experts models.",
+        epilog=CHAT_EXAMPLES,
+    )
+    parser.set_defaults(version=False, verbose=False, command=None)
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument("--verbose", action="store_true", help="with --version: of libraries too")
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", prog="stratadesk"
+    )
+    _add_model(parser)
+    add_flag(parser, MAX_TOKENS)
+    _add_groups(parser)
+    for add in (_add_run, _add_logits, _add_tokenize, _add_inspect, _add_plan, _add_paths):
+        add(commands)
+    return parser
+
+
+def add_flag(parser: argparse._ActionsContainer, flag: Flag) -> None:
+    """Let `parser` accept `flag` and, unlisted in its help, the aliases."""
+    shown = f"{flag.help} (default {flag.default})" if flag.default is not None else flag.help
+    for names, text in ((flag.names, shown), (flag.aliases, argparse.SUPPRESS)):
+        if names:
+            parser.add_argument(
+                *names,
+                dest=flag.field,
+                action="append" if flag.repeated else "store",
+                type=_converter(flag),
+                choices=flag.choices or None,
+                metavar=None if flag.choices else "|".join((*flag.words, _METAVARS[flag.kind])),
+                help=text,
+            )
+
+
+_METAVARS = {str: "TEXT", int: "N", float: "X"}
+
+
+def _converter(flag: Flag) -> Any:
+    def convert(text: str) -> Value:
+        try:
+            return flag.parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {error}") from None
+
+    return convert
+
+
+def _add_groups(parser: Parser) -> None:
+    groups: tuple[tuple[str, Iterable[Flag]], ...] = (
+        ("computing", ENGINE_FLAGS),
+        ("sampling (llama.cpp's names are understood too)", SAMPLING_FLAGS),
+    )
+    for title, flags in groups:
+        group = parser.add_argument_group(title)
+        for flag in flags:
+            add_flag(group, flag)
+
+
+def _add_model(parser: Parser, *, required: bool = False) -> None:
+    parser.add_argument(
+        "-m",
+        "--model",
+        metavar="MODEL",
+        required=required,
+        help="a GGUF file, or the folder of a split one",
+    )
+
+
+def _add_command(commands: "Commands", name: str, purpose: str, examples: str) -> Parser:
+    return commands.add_parser(
+        name, help=purpose, description=purpose[:1].upper() + purpose[1:] + ".", epilog=examples
+    )
+
+
+def _add_run(commands: "Commands") -> None:
+    parser = _add_command(commands, "run", "answer one prompt and exit", RUN_EXAMPLES)
+    _add_model(parser, required=True)
+    prompt = parser.add_mutually_exclusive_group(required=True)
+    prompt.add_argument(
+        "-p", "--prompt", metavar="TEXT", help="what to answer; - reads it from standard input"
+    )
+    prompt.add_argument("--tokens", metavar="IDS", help='token ids as they are: "1 2 3"')
+    add_flag(parser, MAX_TOKENS)
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        default=False,
+        help="TEXT is the whole prompt: no chat template, special tokens are recognised",
+    )
+    parser.add_argument(
+        "--ignore-eos", action="store_true", default=False, help="go on after an end token"
+    )
+    parser.add_argument(
+        "--json", action="store_true", default=False, help="print one JSON object at the end"
+    )
+    _add_groups(parser)
+
+
+def _add_logits(commands: "Commands") -> None:
+    purpose = "write the logits of every position to a file"
+    parser = _add_command(commands, "logits", purpose, LOGITS_EXAMPLES)
+    _add_model(parser, required=True)
+    tokens = parser.add_mutually_exclusive_group(required=True)
+    tokens.add_argument("--tokens", metavar="IDS", help='token ids: "1 2 3"')
+    tokens.add_argument("--tokens-file", metavar="F.json", help="a JSON list of token ids")
+    parser.add_argument("-o", "--output", metavar="OUT.npz", required=True, help="file to write")
+    for flag in LOGITS_FLAGS:
+        add_flag(parser, flag)
+
+
+def _add_tokenize(commands: "Commands") -> None:
+    purpose = "print the token ids of a text as JSON"
+    parser = _add_command(commands, "tokenize", purpose, TOKENIZE_EXAMPLES)
+    _add_model(parser, required=True)
+    parser.add_argument(
+        "--no-parse-special",
+        action="store_true",
+        default=False,
+        help="treat the names of control tokens as ordinary text",
+    )
+    parser.add_argument(
+        "text", metavar="TEXT", nargs="?", default="-", help="- reads it from standard input"
+    )
+
+
+def _add_inspect(commands: "Commands") -> None:
+    purpose = "say what a model file holds and whether it runs here"
+    parser = _add_command(commands, "inspect", purpose, INSPECT_EXAMPLES)
+    parser.add_argument("model", metavar="MODEL", help="a GGUF file, or the folder of a split one")
+    parser.add_argument("--json", action="store_true", default=False, help="print one JSON object")
+
+
+def _add_plan(commands: "Commands") -> None:
+    purpose = "say what would lie where on a card and how prompts would be read"
+    parser = _add_command(commands, "plan", purpose, PLAN_EXAMPLES)
+    _add_model(parser, required=True)
+    parser.add_argument("--json", action="store_true", default=False, help="print one JSON object")
+    parser.add_argument(
+        "--force", action="store_true", help="go on without the reserve, or with too little RAM"
+    )
+    for title, flags in (("the machine", MACHINE_FLAGS), ("settings", PLAN_FLAGS)):
+        group = parser.add_argument_group(title)
+        for flag in flags:
+            add_flag(group, flag)
+    group.add_argument(
+        "--mtp",
+        action=argparse.BooleanOptionalAction,
+        help="load the block that drafts tokens (default: leave it out)",
+    )
+
+
+def _add_paths(commands: "Commands") -> None:
+    purpose = "print the folders StrataDesk keeps its files in"
+    _add_command(commands, "paths", purpose, PATHS_EXAMPLES)

@@ -1,0 +1,59 @@
+"""The one table of keys: bindings, the footer, the help screen and the docs are made from it.
+
+Keys are written as Textual names them. None is a key that Windows Terminal keeps for itself,
+and none is another key's code in a terminal without the kitty protocol.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key: a stable id, the key, a label for the footer, and what it does in a sentence."""
+
+    id: str
+    key: str
+    label: str
+    tooltip: str
+
+    @property
+    def caption(self) -> str:
+        """The key as keyboards write it.
+
+        >>> find_key("new_chat").caption, find_key("help").caption, find_key("stop").caption
+        ('^N', 'F1', 'Esc')
+        """
+        if self.key.startswith("ctrl+"):
+            return "^" + self.key.removeprefix("ctrl+").upper()
+        return _CAPTIONS.get(self.key, self.key.upper())
+
+
+_CAPTIONS = {"escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn"}
+
+KEYS = (
+    Key("send", "enter", "send", "Send the message; after a trailing backslash, start a new line."),
+    Key("newline", "ctrl+j", "new line", "Start a new line in the message."),
+    Key("stop", "escape", "stop", "Stop the answer; what was said is kept. Closes help and lists."),
+    Key("interrupt", "ctrl+c", "copy or stop", "Copy the selection; else stop; twice: quit."),
+    Key("help", "f1", "help", "Show this list of keys."),
+    Key("model", "f2", "model", "Choose another model."),
+    Key("monitor", "f6", "monitor", "Make the monitor wide, narrow, or hide it."),
+    Key("thinking", "f7", "thinking", "Show or hide what the model thinks."),
+    Key("new_chat", "ctrl+n", "new chat", "Start an empty chat with the same model."),
+    Key("page_up", "pageup", "scroll up", "Read further up; new text does not move the view."),
+    Key("page_down", "pagedown", "scroll down", "Read further down; at the end the view follows."),
+    Key("palette", "ctrl+p", "commands", "Search all commands, themes among them."),
+    Key("quit", "ctrl+q", "quit", "Leave StrataDesk."),
+)
+
+
+def find_key(key_id: str) -> Key:
+    """Return the key with this id.
+
+    Raises:
+        KeyError: There is no such id.
+    """
+    for key in KEYS:
+        if key.id == key_id:
+            return key
+    raise KeyError(key_id)

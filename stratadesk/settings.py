@@ -1,0 +1,207 @@
+"""Every setting a flag can change, described once: names, default, allowed range and help.
+
+`--help` is written from these tables, and the command line builds `EngineSettings` and
+`SamplingSettings` (`engine/commands.py`) from what was given.
+"""
+
+from dataclasses import dataclass, replace
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One setting: the field it fills, its flags, and what may be written after them.
+
+    `aliases` are llama.cpp's names of the same thing, accepted but not listed. `kind` converts
+    the text; `low` and `high` are inclusive bounds of a number. `unset` is an extra number that
+    stands for `default`, as llama.cpp's -1 does. `words` are accepted beside numbers. A `repeated`
+    flag may be given several times and fills a tuple.
+    """
+
+    field: str
+    names: tuple[str, ...]
+    kind: type[str] | type[int] | type[float]
+    default: Value
+    help: str
+    aliases: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    unset: int | None = None
+    words: tuple[str, ...] = ()
+    repeated: bool = False
+
+    def parse(self, text: str) -> Value:
+        """Convert `text`; raises ValueError whose message says what is allowed."""
+        if text in self.words:
+            return text
+        try:
+            value = self.kind(text)
+        except ValueError:
+            raise ValueError(self.allowed()) from None
+        if isinstance(value, str):
+            return value
+        if value == self.unset:
+            return self.default
+        above = self.low is None or value >= self.low
+        below = self.high is None or value <= self.high
+        if not (above and below):
+            raise ValueError(self.allowed())
+        return value
+
+    def allowed(self) -> str:
+        """Say in words which values are allowed."""
+        noun = {str: "text", int: "a whole number", float: "a number"}[self.kind]
+        noun = " or ".join((*self.words, noun))
+        if self.low is None:
+            return noun
+        if self.high is None:
+            return f"{noun}, {self.low:g} or more"
+        return f"{noun} from {self.low:g} to {self.high:g}"
+
+
+ENGINE_FLAGS = (
+    Flag(
+        "device",
+        ("--device",),
+        str,
+        "auto",
+        "where to compute; this version computes on the CPU (host)",
+        choices=("auto", "cuda", "host"),
+    ),
+    Flag(
+        "max_context",
+        ("-c", "--max-context"),
+        int,
+        0,
+        "tokens the context holds; 0 takes the model's own length, at most 32,768",
+        aliases=("--ctx-size",),
+        low=0,
+    ),
+    Flag(
+        "kv_format",
+        ("--kv",),
+        str,
+        "f16",
+        "how keys and values are kept in the KV cache",
+        choices=("f32", "f16", "q8_0"),
+    ),
+    Flag(
+        "chunk",
+        ("--chunk",),
+        int,
+        0,
+        "prompt tokens computed at once; 0 leaves the choice to StrataDesk",
+        aliases=("-ub", "--ubatch-size"),
+        low=0,
+    ),
+)
+
+SAMPLING_FLAGS = (
+    Flag(
+        "temperature",
+        ("--temp",),
+        float,
+        0.8,
+        "how freely the next token is drawn; 0 always takes the likeliest",
+        low=0,
+        high=100,
+    ),
+    Flag("top_k", ("--top-k",), int, 40, "keep the K likeliest tokens; 0 keeps all", low=0),
+    Flag(
+        "top_p",
+        ("--top-p",),
+        float,
+        0.95,
+        "keep the likeliest tokens that together have this probability; 1 keeps all",
+        low=0,
+        high=1,
+    ),
+    Flag(
+        "min_p",
+        ("--min-p",),
+        float,
+        0.05,
+        "drop tokens below this share of the likeliest one's probability; 0 drops none",
+        low=0,
+        high=1,
+    ),
+    Flag(
+        "repeat_penalty",
+        ("--repeat-penalty",),
+        float,
+        1.0,
+        "make tokens seen lately less likely by this factor; 1 is off",
+        low=0.01,
+        high=100,
+    ),
+    Flag(
+        "presence_penalty",
+        ("--presence-penalty",),
+        float,
+        0.0,
+        "take this from the logit of every token seen lately; 0 is off",
+        low=-100,
+        high=100,
+    ),
+    Flag(
+        "frequency_penalty",
+        ("--frequency-penalty",),
+        float,
+        0.0,
+        "take this from a token's logit for each time it was seen lately; 0 is off",
+        low=-100,
+        high=100,
+    ),
+    Flag(
+        "penalty_last_n",
+        ("--repeat-last-n",),
+        int,
+        64,
+        "how many tokens back the penalties look",
+        low=0,
+    ),
+    Flag(
+        "seed",
+        ("-s", "--seed"),
+        int,
+        None,
+        "equal seeds give equal answers; -1 draws a fresh one",
+        low=0,
+        high=2**64 - 1,
+        unset=-1,
+    ),
+    Flag(
+        "stop",
+        ("--stop",),
+        str,
+        None,
+        "end the answer before this text; may be repeated",
+        aliases=("-r", "--reverse-prompt"),
+        repeated=True,
+    ),
+)
+
+MAX_TOKENS = Flag(
+    "max_tokens",
+    ("-n", "--predict"),
+    int,
+    0,
+    "tokens to generate at most; 0 goes on until the context is full",
+    aliases=("--n-predict",),
+    low=0,
+    unset=-1,
+)
+
+
+def _engine_flag(field: str) -> Flag:
+    return next(flag for flag in ENGINE_FLAGS if flag.field == field)
+
+
+LOGITS_FLAGS = (
+    replace(_engine_flag("chunk"), default=512, help="tokens computed at once; 0 takes all"),
+    replace(_engine_flag("kv_format"), default="f32"),
+    _engine_flag("device"),
+)
+"""For computing logits: a KV cache that rounds nothing."""

@@ -1,0 +1,1 @@
+"""The terminal app: everything that uses Textual. It hears of the engine through events only."""

@@ -1,0 +1,78 @@
+"""From the engine's thread into the app: one listener, at most 20 reads a second."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from stratadesk.engine.events import Event
+from stratadesk.tui.ports import EventSource
+
+SHORTEST_S = 0.05
+LONGEST_S = 0.5
+CORE_SHARE = 0.15
+
+log = logging.getLogger(__name__)
+
+
+class Bridge:
+    """Lets the app read the engine's events in batches on its own thread.
+
+    `wake` is called on the engine's thread and must only post a message; the app answers it
+    with `read`. `later` calls back on the app's thread after a delay in seconds.
+
+    Reads are spaced so that what the app does with them, drawing included, takes no more than
+    `CORE_SHARE` of one core, as far as `LONGEST_S` allows: on a CPU the engine wants the rest.
+    What is not read yet is joined in the queue.
+    """
+
+    def __init__(
+        self,
+        source: EventSource,
+        wake: Callable[[], object],
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self._source = source
+        self._wake = wake
+        self._later = later
+        self._next_read = float("-inf")
+        self._cpu_at_read = 0.0
+        self._waiting = False
+
+    def open(self) -> None:
+        """Listen from now on; what is already queued is announced."""
+        self._cpu_at_read = time.thread_time()
+        self._source.set_listener(self._notify)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._source.set_listener(None)
+
+    def read(self) -> tuple[Event, ...]:
+        """Return all unread events; nothing, but a wake to come, when it is too early."""
+        if self._waiting:
+            return ()
+        now = time.monotonic()
+        if now < self._next_read:
+            self._waiting = True
+            self._later(self._next_read - now, self._due)
+            return ()
+        self._next_read = now + self._spacing(idle=now - self._next_read)
+        return tuple(self._source.drain())
+
+    def _spacing(self, idle: float) -> float:
+        cpu = time.thread_time()
+        spent, self._cpu_at_read = cpu - self._cpu_at_read, cpu
+        if idle > LONGEST_S:
+            return SHORTEST_S
+        return min(max(spent / CORE_SHARE, SHORTEST_S), LONGEST_S)
+
+    def _due(self) -> None:
+        self._waiting = False
+        self._wake()
+
+    def _notify(self) -> None:
+        try:
+            self._wake()
+        except Exception:
+            # The engine's thread must survive whatever state the app is in, closing included.
+            log.exception("the app could not be told of new events")

@@ -1,0 +1,45 @@
+"""Which form the monitor takes, from what was asked for and how big the terminal is."""
+
+from enum import StrEnum
+
+FOLD_BELOW_COLUMNS = 72
+FOLD_BELOW_ROWS = 16
+WIDE_FROM_COLUMNS = 110
+TIGHT_BELOW_ROWS = 30
+
+
+class MonitorChoice(StrEnum):
+    """What the user asked for with F6."""
+
+    WIDE = "wide"
+    NARROW = "narrow"
+    OFF = "off"
+
+    def following(self) -> "MonitorChoice":
+        """The choice that the next press of the key makes."""
+        choices = list(MonitorChoice)
+        return choices[(choices.index(self) + 1) % len(choices)]
+
+
+class MonitorForm(StrEnum):
+    """What is drawn: a column of 44 or 28 cells beside the chat, one line above it, nothing."""
+
+    WIDE = "wide"
+    NARROW = "narrow"
+    LINE = "line"
+    OFF = "off"
+
+
+def monitor_form(choice: MonitorChoice, columns: int, rows: int) -> MonitorForm:
+    """Choose the form for a terminal of `columns` x `rows` cells.
+
+    The choices differ at every size: where a wide column has no room, "wide" is the narrow
+    column and "narrow" the line.
+    """
+    if choice is MonitorChoice.OFF:
+        return MonitorForm.OFF
+    if columns < FOLD_BELOW_COLUMNS or rows < FOLD_BELOW_ROWS:
+        return MonitorForm.LINE
+    if columns >= WIDE_FROM_COLUMNS:
+        return MonitorForm(choice.value)
+    return MonitorForm.NARROW if choice is MonitorChoice.WIDE else MonitorForm.LINE

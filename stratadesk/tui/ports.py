@@ -1,0 +1,98 @@
+"""What the app needs from the rest of the program, as protocols: tests bring their own."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from stratadesk.engine.commands import Command
+from stratadesk.engine.events import Event
+
+
+class EventSource(Protocol):
+    """The engine's outgoing queue."""
+
+    def drain(self) -> list[Event]:
+        """Return all unread events in order, without waiting."""
+
+    def set_listener(self, listener: Callable[[], None] | None) -> None:
+        """Call `listener`, from the engine's thread, when the queue stops being empty."""
+
+
+class EnginePort(Protocol):
+    """The engine as the app sees it; none of these calls waits but `stop`."""
+
+    @property
+    def events(self) -> EventSource:
+        """Where everything that the engine says comes from."""
+
+    def start(self) -> None:
+        """Start the engine's thread."""
+
+    def send(self, command: Command) -> None:
+        """Hand over a command."""
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """End the engine's thread, waiting at most `timeout` seconds; twice is harmless."""
+
+
+class ModelEntry(Protocol):
+    """A model found on disk."""
+
+    @property
+    def path(self) -> Path:
+        """File to load; the first shard of a split model."""
+
+    @property
+    def store(self) -> str:
+        """Where it was found, in words: "LM Studio"."""
+
+    @property
+    def name(self) -> str:
+        """Name to show."""
+
+    @property
+    def architecture(self) -> str:
+        """Architecture in the header."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Size over all shards."""
+
+    @property
+    def shards(self) -> int:
+        """Number of files."""
+
+    @property
+    def supported(self) -> bool:
+        """Whether this version runs it."""
+
+    @property
+    def why_not(self) -> str | None:
+        """The reason when it does not, one sentence."""
+
+
+class SkippedEntry(Protocol):
+    """A file that is no model to choose."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+
+    @property
+    def reason(self) -> str:
+        """Why it was passed over, in words."""
+
+
+class ModelSearch(Protocol):
+    """What a search for models found."""
+
+    @property
+    def models(self) -> Sequence[ModelEntry]:
+        """Models, unsupported ones among them."""
+
+    @property
+    def skipped(self) -> Sequence[SkippedEntry]:
+        """Files passed over, each with its reason."""
+
+
+Discover = Callable[[], ModelSearch]

@@ -1,0 +1,227 @@
+"""The chat: what was said, what is being said, and the editor."""
+
+import asyncio
+from dataclasses import dataclass
+from itertools import count
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from stratadesk.engine.commands import Cancel, Generate, SamplingSettings
+from stratadesk.engine.events import (
+    DecodeProgress,
+    EngineStopped,
+    Event,
+    Failure,
+    ModelLoaded,
+    Phase,
+    PromptProgress,
+    RequestFinished,
+    RequestStarted,
+    TextDelta,
+)
+from stratadesk.keys import find_key
+from stratadesk.tui.conversation import Conversation
+from stratadesk.tui.messages import TellEngine
+from stratadesk.tui.monitor_state import MonitorState
+from stratadesk.tui.widgets.answer_turn import AnswerTurn
+from stratadesk.tui.widgets.composer import Composer
+from stratadesk.tui.widgets.failure_card import FailureCard
+from stratadesk.tui.widgets.notice import Notice
+from stratadesk.tui.widgets.opening import LoadingLine
+from stratadesk.tui.widgets.transcript import Transcript
+
+AnswerEvent = (
+    RequestStarted | PromptProgress | TextDelta | DecodeProgress | RequestFinished | Failure
+)
+
+CHATML_NOTE = "ChatML stands in for the model's own template until another model is loaded."
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A question on its way: the engine's request, the answer's place, the message."""
+
+    request_id: int
+    answer: AnswerTurn
+    message: Composer.Ready
+
+
+class ChatPane(Vertical):
+    """Sends what the editor posts and routes what the engine says to the answer in progress."""
+
+    def __init__(self, max_tokens: int, sampling: SamplingSettings) -> None:
+        super().__init__()
+        self._max_tokens = max_tokens
+        self._sampling = sampling
+        self._conversation = Conversation()
+        self._request_ids = count(1)
+        self._exchange: Exchange | None = None
+        self._unanswered: Composer.Ready | None = None
+        self._state = MonitorState()
+        self._thinking_shown = False
+        self._force_chatml = False
+        self._turn = asyncio.Lock()
+        self._loading = LoadingLine()
+        self.transcript = Transcript()
+        self.composer = Composer()
+
+    def compose(self) -> ComposeResult:
+        """Make the transcript and the editor."""
+        yield self.transcript
+        yield self._loading
+        yield self.composer
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is in progress."""
+        return self._exchange is not None
+
+    @property
+    def offers_chatml(self) -> bool:
+        """Whether the last message can be answered with ChatML instead."""
+        return self._unanswered is not None and not self.busy
+
+    def show(self, state: MonitorState) -> None:
+        """Draw what depends on the engine's state."""
+        self._state = state
+        self._loading.display = state.phase is Phase.LOADING and not self.transcript.empty
+        self._loading.show(state)
+        self.transcript.show(state)
+
+    def show_thinking(self, shown: bool) -> None:
+        """Unfold or fold all thinking, and that to come."""
+        self._thinking_shown = shown
+        self.transcript.show_thinking(shown)
+
+    def stop(self) -> None:
+        """Ask the engine to stop the answer in progress."""
+        if self._exchange is not None:
+            self._exchange.answer.status.stopping()
+            self.post_message(TellEngine(Cancel(self._exchange.request_id)))
+
+    async def start_over(self) -> None:
+        """Stop and forget everything said."""
+        async with self._turn:
+            self.stop()
+            self._exchange = self._unanswered = None
+            self._conversation.clear()
+            await self.transcript.clear()
+        self.composer.focus_editor()
+
+    async def apply(self, event: Event) -> None:
+        """Show what the engine said, as far as the chat is concerned."""
+        async with self._turn:
+            await self._apply(event)
+
+    async def _apply(self, event: Event) -> None:
+        match event:
+            case ModelLoaded():
+                await self._model_loaded(event)
+            case Failure(request_id=None):
+                await self.transcript.add(FailureCard(event))
+            case EngineStopped():
+                await self._engine_stopped()
+            case (
+                RequestStarted()
+                | PromptProgress()
+                | TextDelta()
+                | DecodeProgress()
+                | RequestFinished()
+                | Failure()
+            ):
+                if self._exchange is not None and self._exchange.request_id == event.request_id:
+                    await self._answer(self._exchange, event)
+
+    async def on_composer_ready(self, event: Composer.Ready) -> None:
+        """Send a message, if there is someone to answer."""
+        event.stop()
+        async with self._turn:
+            obstacle = self._obstacle()
+            if obstacle:
+                self.notify(obstacle, markup=False)
+                return
+            self.composer.clear()
+            answer = await self.transcript.add_exchange(
+                event.typed, event.attachments, thinking_shown=self._thinking_shown
+            )
+            self._ask(event, answer)
+
+    async def on_failure_card_chatml_wanted(self, event: FailureCard.ChatmlWanted) -> None:
+        """Ask once more, with ChatML from now on."""
+        event.stop()
+        await self.answer_with_chatml()
+
+    async def answer_with_chatml(self) -> None:
+        """Ask the unanswered message once more, and use ChatML until another model is loaded."""
+        async with self._turn:
+            message, self._unanswered = self._unanswered, None
+            if message is None or self.busy:
+                return
+            self._force_chatml = True
+            await self.transcript.add(Notice(CHATML_NOTE))
+            answer = AnswerTurn(thinking_shown=self._thinking_shown)
+            await self.transcript.add(answer)
+            self._ask(message, answer)
+        self.composer.focus_editor()
+
+    def _obstacle(self) -> str:
+        """Say what stands in the way of sending, nothing when nothing does."""
+        if self.busy:
+            return f"An answer is being written; {find_key('stop').caption} stops it."
+        if self._state.phase is Phase.LOADING:
+            return "The model is still loading."
+        if self._state.model is None:
+            return f"No model is loaded; {find_key('model').caption} chooses one."
+        return ""
+
+    def _ask(self, message: Composer.Ready, answer: AnswerTurn) -> None:
+        self._unanswered = None
+        self._exchange = Exchange(next(self._request_ids), answer, message)
+        command = Generate(
+            self._exchange.request_id,
+            messages=self._conversation.ask(message.content),
+            max_tokens=self._max_tokens,
+            sampling=self._sampling,
+            force_chatml=self._force_chatml,
+        )
+        self.post_message(TellEngine(command))
+
+    async def _answer(self, exchange: Exchange, event: AnswerEvent) -> None:
+        answer = exchange.answer
+        match event:
+            case RequestStarted():
+                await answer.started(event, follow_up=self._conversation.follow_up)
+            case PromptProgress():
+                answer.reading(event)
+            case TextDelta():
+                await answer.feed(event.channel, event.text)
+            case DecodeProgress():
+                answer.writing(event)
+            case RequestFinished():
+                await answer.finish(event)
+                self._close_exchange(exchange, event.text, event.reasoning)
+            case Failure():
+                await answer.fail(event)
+                if event.offers_chatml:
+                    self._unanswered = exchange.message
+                self._close_exchange(exchange, answer.text, answer.reasoning)
+
+    def _close_exchange(self, exchange: Exchange, text: str, reasoning: str) -> None:
+        self._exchange = None
+        kept = self._conversation.answered(text, reasoning)
+        if not kept and self._unanswered is None:
+            self.composer.put_back(exchange.message)
+
+    async def _model_loaded(self, event: ModelLoaded) -> None:
+        self._force_chatml = False
+        if not self.transcript.empty:
+            await self.transcript.add(Notice(f"{event.name} answers from here on."))
+        for warning in event.warnings:
+            await self.transcript.add(Notice(warning))
+
+    async def _engine_stopped(self) -> None:
+        if self._exchange is not None:
+            await self._exchange.answer.close()
+            self._exchange = None
+        await self.transcript.add(Notice("The engine has stopped; start StrataDesk again."))

@@ -1,0 +1,71 @@
+"""The lower edge of the chat: attachments and the editor."""
+
+from dataclasses import dataclass
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+
+from stratadesk.tui.widgets.attachments import Attachment, AttachmentBar, compose_message
+from stratadesk.tui.widgets.prompt_input import PromptInput
+
+
+class Composer(Vertical):
+    """Collects a message and posts it; an empty one is not posted."""
+
+    @dataclass
+    class Ready(Message):
+        """A message to send: what was typed and what was attached."""
+
+        typed: str
+        attachments: tuple[Attachment, ...]
+
+        @property
+        def content(self) -> str:
+            """The message as the model gets it."""
+            return compose_message(self.typed, self.attachments)
+
+    def compose(self) -> ComposeResult:
+        """Make the attachment lines and the editor."""
+        yield AttachmentBar()
+        yield PromptInput()
+
+    def on_prompt_input_sent(self, event: PromptInput.Sent) -> None:
+        """Post the message; the editor keeps it until `clear`."""
+        event.stop()
+        attachments = self.query_one(AttachmentBar).attachments
+        if event.text.strip() or attachments:
+            self.post_message(self.Ready(event.text.strip("\n"), attachments))
+
+    def on_prompt_input_attached(self, event: PromptInput.Attached) -> None:
+        """Keep a long paste beside the editor."""
+        event.stop()
+        self.query_one(AttachmentBar).add(event.text)
+
+    def on_prompt_input_attachment_dropped(self, event: PromptInput.AttachmentDropped) -> None:
+        """Drop the latest attachment."""
+        event.stop()
+        self.query_one(AttachmentBar).remove_last()
+
+    def clear(self) -> None:
+        """Be empty: the message is on its way."""
+        self.query_one(PromptInput).text = ""
+        self.query_one(AttachmentBar).attachments = ()
+
+    def put_back(self, message: Ready) -> None:
+        """Offer a message that got no answer for another try, unless another is begun."""
+        prompt, bar = self.query_one(PromptInput), self.query_one(AttachmentBar)
+        if not (prompt.text or bar.attachments):
+            prompt.text = message.typed
+            prompt.move_cursor(prompt.document.end)
+            bar.attachments = message.attachments
+
+    def type_text(self, text: str) -> None:
+        """Insert `text` as if it was typed into the editor, and give it the focus."""
+        prompt = self.query_one(PromptInput)
+        prompt.focus()
+        prompt.insert(text)
+
+    def focus_editor(self) -> None:
+        """Give the editor the focus."""
+        self.query_one(PromptInput).focus()

@@ -1,0 +1,12 @@
+"""A remark of the program between turns."""
+
+from textual.widgets import Static
+
+from stratadesk.tui.sanitise import safe_text
+
+
+class Notice(Static):
+    """One dimmed sentence, its mark saying that neither you nor the model said it."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(f"◇ {safe_text(sentence)}", markup=False)

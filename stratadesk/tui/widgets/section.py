@@ -1,0 +1,31 @@
+"""The base of every part of the monitor: a drawing made from one snapshot."""
+
+from textual.content import Content
+
+from stratadesk.tui.monitor_state import MonitorState
+from stratadesk.tui.widgets.drawing import Drawing
+
+
+class Section(Drawing):
+    """Draws a `MonitorState`.
+
+    Subclasses define `draw`. The number of rows depends on the width alone, never on the
+    figures, so that nothing below moves.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = MonitorState()
+
+    def show(self, state: MonitorState) -> None:
+        """Draw `state` from now on."""
+        self.state = state
+        self.redraw()
+
+    def draw(self, state: MonitorState, width: int) -> Content:
+        """Return the drawing of `state`, `width` cells wide."""
+        raise NotImplementedError
+
+    def picture(self, width: int) -> Content:
+        """Draw the latest snapshot."""
+        return self.draw(self.state, width)

@@ -1,0 +1,77 @@
+"""The turns of a chat, one below the other."""
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+
+from stratadesk.tui.monitor_state import MonitorState
+from stratadesk.tui.widgets.answer_turn import AnswerTurn
+from stratadesk.tui.widgets.attachments import Attachment
+from stratadesk.tui.widgets.failure_card import FailureCard
+from stratadesk.tui.widgets.notice import Notice
+from stratadesk.tui.widgets.opening import Opening
+from stratadesk.tui.widgets.user_turn import UserTurn
+
+Turn = UserTurn | AnswerTurn | Notice | FailureCard
+
+
+class Turns(Vertical):
+    """Is never shorter than the view: an anchored view of less would scroll to below zero."""
+
+
+class Transcript(VerticalScroll, can_focus=False):
+    """Only grows; follows the text as long as the reader is at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opening = Opening()
+        self._turns = Turns(self._opening, classes="-opening")
+
+    def compose(self) -> ComposeResult:
+        """Start with the opening."""
+        yield self._turns
+
+    def on_mount(self) -> None:
+        """Follow from the start."""
+        self.anchor()
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no turn yet."""
+        return len(self._turns.children) == 1
+
+    async def add(self, turn: Turn) -> None:
+        """Put `turn` at the end and go there if the reader is there."""
+        self._open(False)
+        await self._turns.mount(turn)
+
+    async def add_exchange(
+        self, text: str, attachments: tuple[Attachment, ...], *, thinking_shown: bool
+    ) -> AnswerTurn:
+        """Add what the user said and an empty answer; return the answer."""
+        answer = AnswerTurn(thinking_shown=thinking_shown)
+        await self.add(UserTurn(text, attachments))
+        await self.add(answer)
+        self.anchor()
+        return answer
+
+    async def clear(self) -> None:
+        """Remove all turns and show the opening again."""
+        for answer in self.query(AnswerTurn):
+            await answer.close()
+        await self._turns.remove_children(
+            [child for child in self._turns.children if child is not self._opening]
+        )
+        self._open(True)
+
+    def show(self, state: MonitorState) -> None:
+        """Draw the opening for `state`."""
+        self._opening.show(state)
+
+    def show_thinking(self, shown: bool) -> None:
+        """Unfold or fold the thinking of every answer."""
+        for answer in self.query(AnswerTurn):
+            answer.show_thinking(shown)
+
+    def _open(self, opening: bool) -> None:
+        self._opening.display = opening
+        self._turns.set_class(opening, "-opening")

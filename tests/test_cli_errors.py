@@ -1,0 +1,136 @@
+"""Guards against tracebacks on a user's screen, wrong exit codes, and a chat in a pipe."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stratadesk.exit_codes import ExitCode
+
+Program = Callable[..., subprocess.CompletedProcess[str]]
+
+CRASHING = """
+import stratadesk.cli.versions as versions
+from stratadesk.cli import main
+def show_paths(_):
+    raise ValueError("the cause\\nand more")
+versions.show_paths = show_paths
+raise SystemExit(main(["paths"]))
+"""
+
+
+@pytest.fixture
+def stratadesk(own_home: Path) -> Program:
+    """Runs Python with the arguments given, standard input empty."""
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["run", "-m", "none.gguf"], ExitCode.USAGE),
+        (["tokenize", "-m", "none.gguf", "hi"], ExitCode.MODEL_UNUSABLE),
+        (["inspect", "none.gguf"], ExitCode.MODEL_UNUSABLE),
+        (["logits", "-m", "none.gguf", "--tokens", "1", "-o", "x.npz"], ExitCode.MODEL_UNUSABLE),
+        (["run", "-m", "none.gguf", "-p", "hi"], ExitCode.MODEL_UNUSABLE),
+        (["run", "-m", "none.gguf", "-p", "hi", "--json"], ExitCode.MODEL_UNUSABLE),
+        (["run", "-m", "none.gguf", "-p", "hi", "--device", "cuda"], ExitCode.NO_GPU),
+        (["logits", "-m", "m", "--tokens", "1", "-o", "no/folder/x.npz"], ExitCode.USAGE),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value.name,
+)
+def test_an_error_is_one_line_and_an_exit_code(
+    stratadesk: Program, arguments: list[str], code: ExitCode
+) -> None:
+    done = stratadesk("-m", "stratadesk", *arguments)
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert done.stderr.startswith("stratadesk: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_unforeseen_error_is_a_sentence_and_a_log_entry(
+    stratadesk: Program, own_home: Path
+) -> None:
+    done = stratadesk("-c", CRASHING)
+    log = own_home / "log" / "stratadesk.log"
+    assert done.returncode == ExitCode.FAILURE
+    assert done.stderr == (
+        "stratadesk: An unexpected error ended the program (ValueError: the cause). "
+        f"The details are in {log}.\n"
+    )
+    assert "Traceback" in log.read_text("utf-8")
+    assert "and more" in log.read_text("utf-8")
+
+
+def test_debugging_shows_the_traceback(stratadesk: Program) -> None:
+    assert "Traceback" in stratadesk("-c", CRASHING, STRATADESK_DEBUG="1").stderr
+    done = stratadesk("-m", "stratadesk", "inspect", "none.gguf", STRATADESK_DEBUG="1")
+    assert done.returncode == ExitCode.MODEL_UNUSABLE
+    assert "Traceback" in done.stderr
+
+
+def test_a_log_that_cannot_be_written_harms_nothing(stratadesk: Program, tmp_path: Path) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.touch()
+    done = stratadesk("-c", CRASHING, STRATADESK_HOME=str(in_the_way))
+    assert done.returncode == ExitCode.FAILURE
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_error_in_a_thread_goes_to_the_log_alone(stratadesk: Program, own_home: Path) -> None:
+    code = (
+        "import threading\n"
+        "from stratadesk.logs import install_crash_hooks\n"
+        "install_crash_hooks()\n"
+        "threading.Thread(target=lambda: 1 / 0).start()\n"
+    )
+    done = stratadesk("-c", code)
+    assert done.stderr == ""
+    assert "ZeroDivisionError" in (own_home / "log" / "stratadesk.log").read_text("utf-8")
+
+
+def test_an_interrupt_is_silent(stratadesk: Program) -> None:
+    done = stratadesk("-c", CRASHING.replace("ValueError", "KeyboardInterrupt"))
+    assert done.returncode == ExitCode.INTERRUPTED
+    assert done.stderr == ""
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "stratadesk", "paths"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert done.returncode == ExitCode.FAILURE
+    assert done.stderr == b""
+
+
+def test_the_chat_refuses_to_run_without_a_terminal(stratadesk: Program) -> None:
+    done = stratadesk("-m", "stratadesk")
+    assert done.returncode == ExitCode.USAGE
+    assert done.stdout == ""
+    assert done.stderr.startswith("stratadesk: The chat needs a terminal")
+
+
+def test_output_is_utf8_whatever_the_locale_says(stratadesk: Program, tmp_path: Path) -> None:
+    home = str(tmp_path / "日本語")
+    done = stratadesk(
+        "-m", "stratadesk", "paths", STRATADESK_HOME=home, PYTHONIOENCODING="ascii", LC_ALL="C"
+    )
+    assert done.returncode == ExitCode.OK
+    assert home in done.stdout

@@ -1,0 +1,162 @@
+"""Guards against flags that drift: a default that differs from the engine's, a name of
+llama.cpp that stops working, a setting no flag can reach, bad usage that prints a page.
+"""
+
+import argparse
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from stratadesk.cli.inputs import (
+    chosen,
+    engine_settings,
+    sampling_settings,
+    token_ids,
+    token_ids_from,
+)
+from stratadesk.cli.parser import build_parser
+from stratadesk.engine.commands import EngineSettings, KvFormat, SamplingSettings
+from stratadesk.errors import DeviceError, UsageError
+from stratadesk.settings import ENGINE_FLAGS, LOGITS_FLAGS, MAX_TOKENS, SAMPLING_FLAGS, Flag
+
+COMMANDS = ("run", "logits", "tokenize", "inspect", "paths")
+RUN = ["run", "-m", "x.gguf", "-p", "hi"]
+
+
+def parse(*arguments: str) -> argparse.Namespace:
+    return build_parser().parse_args(arguments)
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings"), [(ENGINE_FLAGS, EngineSettings), (SAMPLING_FLAGS, SamplingSettings)]
+)
+def test_flags_have_the_defaults_of_the_settings(flags: tuple[Flag, ...], settings: type) -> None:
+    defaults = {field.name: field.default for field in fields(settings)}
+    for flag in flags:
+        assert defaults[flag.field] == (() if flag.repeated else flag.default)
+
+
+def test_every_sampling_setting_has_a_flag() -> None:
+    assert [flag.field for flag in SAMPLING_FLAGS] == [f.name for f in fields(SamplingSettings)]
+
+
+def test_flags_left_out_leave_the_engines_defaults() -> None:
+    assert sampling_settings(parse(*RUN)) == SamplingSettings()
+    assert engine_settings(parse(*RUN)).chunk == EngineSettings().chunk
+
+
+def test_flags_reach_the_settings() -> None:
+    arguments = parse(*RUN, "--temp", "0", "--top-k", "7", "--seed", "3", "-c", "99")
+    assert sampling_settings(arguments) == SamplingSettings(temperature=0.0, top_k=7, seed=3)
+    assert engine_settings(arguments).max_context == 99
+
+
+@pytest.mark.parametrize(
+    ("ours", "llama_cpp"),
+    [
+        ("--max-context 64", "--ctx-size 64"),
+        ("--chunk 64", "-ub 64"),
+        ("--chunk 64", "--ubatch-size 64"),
+        ("-n 5", "--n-predict 5"),
+        ("-n 0", "-n -1"),
+        ("--stop END", "-r END"),
+        ("--stop A --stop B", "--reverse-prompt A -r B"),
+        ("--seed 1", "-s 1"),
+    ],
+)
+def test_names_of_llama_cpp_mean_the_same(ours: str, llama_cpp: str) -> None:
+    assert parse(*RUN, *ours.split()) == parse(*RUN, *llama_cpp.split())
+
+
+def test_seed_minus_one_draws_a_fresh_seed() -> None:
+    assert sampling_settings(parse(*RUN, "--seed", "-1")).seed is None
+
+
+def test_flags_before_the_command_are_kept() -> None:
+    assert parse("-m", "a.gguf", "-n", "3").max_tokens == 3
+    assert parse("-m", "a.gguf", "run", "-m", "b.gguf", "-p", "hi").model == "b.gguf"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([*RUN, "--top-p", "1.5"], "'1.5' is not a number from 0 to 1"),
+        ([*RUN, "-n", "many"], "'many' is not a whole number, 0 or more"),
+        ([*RUN, "--chunk", "-1"], "'-1' is not a whole number, 0 or more"),
+        ([*RUN, "--temp", "nan"], "'nan' is not a number from 0 to 100"),
+        ([*RUN, "--kv", "q4_0"], "--kv: invalid choice: 'q4_0'"),
+        ([*RUN, "--tokens", "1"], "--tokens: not allowed with argument -p/--prompt"),
+        (["run", "-p", "hi"], "required: -m/--model"),
+        (["run", "-m", "x.gguf"], "-p/--prompt --tokens is required"),
+        (["launch"], "invalid choice: 'launch'"),
+    ],
+)
+def test_bad_usage_is_one_sentence(arguments: list[str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(*arguments)
+    assert said in caught.value.sentence
+    assert "\n" not in str(caught.value)
+    assert "--help" in caught.value.remedy
+
+
+def test_cuda_is_refused_by_name() -> None:
+    with pytest.raises(DeviceError, match="cuda"):
+        engine_settings(parse(*RUN, "--device", "cuda"))
+
+
+def test_the_logits_command_may_read_all_tokens_at_once() -> None:
+    logits = ["logits", "-m", "x", "--tokens", "1", "-o", "out.npz"]
+    assert parse(*logits, "--chunk", "0").chunk == 0
+
+
+def test_the_logits_command_rounds_nothing_in_its_kv_cache_unless_asked_to() -> None:
+    logits = ["logits", "-m", "x", "--tokens", "1", "-o", "out.npz"]
+    assert chosen(parse(*logits), LOGITS_FLAGS)["kv_format"] == KvFormat.F32
+    assert chosen(parse(*logits, "--kv", "q8_0"), LOGITS_FLAGS)["kv_format"] == KvFormat.Q8_0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        parse(command, "--help")
+    text = capsys.readouterr().out
+    assert left.value.code == 0
+    assert text.startswith(f"usage: stratadesk {command} ")
+    assert f"stratadesk {command}" in text.partition("examples:")[2]
+
+
+def test_help_names_every_flag_and_hides_the_aliases(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse("--help")
+    words = capsys.readouterr().out.replace(",", " ").split()
+    for flag in (*ENGINE_FLAGS, *SAMPLING_FLAGS, MAX_TOKENS):
+        assert set(flag.names) <= set(words)
+        assert set(flag.aliases).isdisjoint(words)
+
+
+@pytest.mark.parametrize("written", ["1 2 3", "1,2,3", " 1,\n2 3 "])
+def test_token_ids_are_read(written: str) -> None:
+    assert token_ids(written) == (1, 2, 3)
+
+
+@pytest.mark.parametrize("written", ["", "1 two", "-1", "1.5", "²"])
+def test_wrong_token_ids_are_named(written: str) -> None:
+    with pytest.raises(UsageError):
+        token_ids(written)
+
+
+@pytest.mark.parametrize("content", ["{}", "[1, true]", "[-1]", '["1"]', "[]", "[1", "1 2 3"])
+def test_wrong_files_of_token_ids_are_named(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "ids.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UsageError, match=r"ids\.json"):
+        token_ids_from(path)
+
+
+def test_token_ids_are_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "ids.json"
+    path.write_text("[3, 1, 2]", encoding="utf-8")
+    assert token_ids_from(path) == (3, 1, 2)
+    with pytest.raises(UsageError, match=r"none\.json cannot be read"):
+        token_ids_from(tmp_path / "none.json")

@@ -1,0 +1,264 @@
+"""Guards against a `plan` that scripts cannot rely on: keys that change, a wrong exit code, a flag
+that reaches nothing, seconds of waiting for a file of which only the header is needed.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from stratadesk.cli import main, program
+from stratadesk.cli.parser import build_parser
+from stratadesk.cli.plan_command import machine_facts, plan, plan_settings
+from stratadesk.engine.commands import KvFormat
+from stratadesk.engine.vram.machine_facts import MachineFacts, System, this_system
+from stratadesk.engine.vram.plan_settings import PIN_ALL, HeadAlias, Layout, PlanSettings
+from stratadesk.errors import GgufError, MemoryShortageError, UsageError
+from stratadesk.exit_codes import ExitCode
+from stratadesk.units import GIB, MIB
+from stratadesk.vram_flags import MACHINE_FLAGS, PLAN_FLAGS, VRAM_FLAGS
+from tests.vram.model_headers import Q8_0, Sizes, write_header_only
+
+MODEL = ["plan", "-m", "x.gguf"]
+HEAVY = {"cupy", "numba", "rich", "textual", "tokenizers", "jinja2"}
+
+RUN = """
+import sys
+from stratadesk.cli.parser import build_parser
+from stratadesk.cli.plan_command import plan
+code = plan(build_parser().parse_args(["plan", *sys.argv[1:]]))
+print("loaded", *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+raise SystemExit(int(code))
+"""
+
+
+def parse(*arguments: str) -> argparse.Namespace:
+    return build_parser().parse_args([*MODEL, *arguments])
+
+
+def run(model: Path, *arguments: str) -> int:
+    return int(plan(build_parser().parse_args(["plan", "-m", str(model), *arguments])))
+
+
+@pytest.fixture(scope="module")
+def model_35b(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The 35B-A3B shape without tensor data; the vocabulary is as long as the real one."""
+    return write_header_only(tmp_path_factory.mktemp("plan") / "35b.gguf", Sizes())
+
+
+@pytest.fixture
+def found(model_35b: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    assert run(model_35b, "--os", "linux", "--json") == 0
+    plan_object: dict[str, object] = json.loads(capsys.readouterr().out)
+    return plan_object
+
+
+def test_the_defaults_are_the_engines() -> None:
+    assert plan_settings(parse()) == PlanSettings()
+    assert machine_facts(parse("--os", "linux")) == MachineFacts()
+    assert machine_facts(parse()).system is this_system()
+
+
+def test_the_defaults_in_the_help_are_the_ones_used() -> None:
+    shown = {flag.field: flag.default for flag in (*PLAN_FLAGS, *MACHINE_FLAGS)}
+    usual, machine = PlanSettings(), MachineFacts()
+    assert shown["vram_reserve_mib"] == usual.reserve // MIB
+    assert shown["vram_mib"] == machine.card // MIB
+    assert shown["ram_gib"] == machine.ram // GIB
+    assert shown["link_gbps"] == machine.rates.link / 1e9
+    assert shown["kv_format"] == usual.kv_format
+    assert shown["max_context"] == usual.max_context
+
+
+def test_words_mean_what_leaving_a_flag_out_means() -> None:
+    words = [flag for flag in VRAM_FLAGS if "auto" in (*flag.words, *flag.choices)]
+    assert len(words) == 6
+    written = [part for flag in words for part in (flag.names[0], "auto")]
+    assert plan_settings(parse(*written)) == PlanSettings()
+
+
+def test_every_setting_is_reached_by_a_flag() -> None:
+    written = plan_settings(
+        parse(
+            "--vram-reserve-mib", "100", "--max-context", "4096", "--kv", "q8_0",
+            "--expert-cache", "7", "--prefill", "1024", "--prefill-head-alias", "on",
+            "--prefill-layout", "fixed", "--short-read", "32", "--pin-gib", "1.5", "--mtp",
+            "--spec", "3", "--vram-block-mib", "32", "--force",
+        )
+    )  # fmt: skip
+    assert written == PlanSettings(
+        reserve=100 * MIB,
+        max_context=4096,
+        kv_format=KvFormat.Q8_0,
+        expert_cache=7,
+        prefill=1024,
+        alias=HeadAlias.ON,
+        prefill_layout=Layout.FIXED,
+        short_read=32,
+        pin=3 * GIB // 2,
+        mtp=True,
+        drafts=3,
+        block_bytes=32 * MIB,
+        force=True,
+    )
+    usual = PlanSettings()
+    same = [
+        field.name
+        for field in fields(usual)
+        if getattr(written, field.name) == getattr(usual, field.name)
+    ]
+    assert same == []
+    assert plan_settings(parse("--pin-gib", "all")).pin == PIN_ALL
+    assert not plan_settings(parse("--no-mtp")).mtp
+
+
+def test_every_fact_of_the_machine_is_reached_by_a_flag() -> None:
+    flags = "--vram-mib 6144 --free-mib 5000 --ram-gib 15.5 --commit-gib 20 --link-gbps 25"
+    facts = machine_facts(parse(*flags.split(), "--os", "windows"))
+    assert (facts.card, facts.free, facts.system) == (6144 * MIB, 5000 * MIB, System.WINDOWS)
+    assert (facts.ram, facts.commit, facts.rates.link) == (31 * GIB // 2, 20 * GIB, 25e9)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--expert-cache", "0"], "'0' is not auto or a whole number, 1 or more"),
+        (["--prefill", "9000"], "'9000' is not auto or a whole number from 1 to 8192"),
+        (["--pin-gib", "some"], "'some' is not auto or all or a number from 0 to 1e+06"),
+        (["--prefill-layout", "alias"], "--prefill-layout: invalid choice: 'alias'"),
+        (["--os", "mac"], "--os: invalid choice: 'mac'"),
+        (["--link-gbps", "0"], "'0' is not a number from 0.01"),
+    ],
+)
+def test_bad_usage_is_one_sentence(flags: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match="--help") as caught:
+        parse(*flags)
+    assert said in caught.value.sentence
+
+
+def test_more_cannot_be_free_than_there_is() -> None:
+    with pytest.raises(UsageError, match="more than the card has: 8151 MiB"):
+        machine_facts(parse("--free-mib", "9000"))
+
+
+def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["plan", "--help"])
+    text = capsys.readouterr().out
+    assert text.startswith("usage: stratadesk plan ")
+    assert "stratadesk plan" in text.partition("examples:")[2]
+    for flag in (*PLAN_FLAGS, *MACHINE_FLAGS):
+        assert flag.names[-1] in text
+    assert "--mtp" in text
+    assert "--no-mtp" in text
+    assert "--force" in text
+
+
+def test_the_json_is_the_35b_budget(found: dict[str, object]) -> None:
+    assert found["slots_total"] == 2616
+    assert found["rows"] == 66
+    assert found["reserve_mib"] == 590
+    assert found["head_bytes"] == 349_634_560
+    assert found["problems"] == []
+    tiers = found["tiers"]
+    assert isinstance(tiers, dict)
+    assert tiers["slot"] == 2616 * 1_671_168
+    assert tiers["pinned"] + tiers["pageable"] == 10_240 * 1_671_168
+    layouts = found["layouts"]
+    assert isinstance(layouts, dict)
+    assert list(layouts) == ["fixed", "loan", "alias"]
+    assert list(layouts["loan"]) == ["max_chunk", "buffers_bytes", "slots_lent", "slots_total"]
+
+
+def test_no_phase_of_the_json_eats_into_the_reserve(found: dict[str, object]) -> None:
+    free, regions = found["free_mib_by_phase"], found["regions"]
+    assert isinstance(free, dict)
+    assert isinstance(regions, list)
+    assert list(free) == [
+        "empty", "loading", "ready", "prompt", "returning", "decoding", "cancelling", "resizing",
+        "failed",
+    ]  # fmt: skip
+    for phase, free_mib in free.items():
+        owned = sum(region["bytes"] for region in regions if phase in region["phases"])
+        assert free_mib >= 590
+        assert owned / MIB + free_mib <= 8151 - 1000 + 0.1
+
+
+def test_the_table_is_for_people(model_35b: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(model_35b, "--os", "linux") == 0
+    out = capsys.readouterr().out
+    assert "2,616 of 10,240 experts" in out
+    assert "The alias lends 358 slots" in out
+    assert "\x1b" not in out
+
+
+def test_what_does_not_fit_is_printed_and_refused(
+    model_35b: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--vram-mib", "3600", "--os", "linux", "--json"]
+    with pytest.raises(MemoryShortageError, match=r"MiB short: .*--max-context \d+") as caught:
+        run(model_35b, *flags)
+    assert caught.value.exit_code == ExitCode.OUT_OF_MEMORY
+    refused = json.loads(capsys.readouterr().out)
+    assert refused["slots_total"] == 0
+    assert caught.value.sentence in refused["problems"][0]
+    assert run(model_35b, *flags, "--force") == 0
+    assert json.loads(capsys.readouterr().out)["problems"] == refused["problems"]
+
+
+def test_the_change_it_proposes_is_enough(
+    model_35b: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--vram-mib", "3600", "--os", "linux"]
+    with pytest.raises(MemoryShortageError) as caught:
+        run(model_35b, *flags)
+    context = caught.value.sentence.split("--max-context ")[1].split(",")[0]
+    assert run(model_35b, *flags, "--max-context", context) == 0
+    with pytest.raises(MemoryShortageError):
+        run(model_35b, *flags, "--max-context", str(int(context) + 1024))
+    capsys.readouterr()
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GgufError, match="no file"):
+        run(tmp_path / "none.gguf")
+
+
+def test_a_small_real_model_is_planned(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("qwen3moe-iq4_xs", "qwen35moe-ud-q4k", "qwen3-tied-q6_k"):
+        assert run(data_dir / "models" / f"{name}.gguf", "--os", "linux", "--json") == 0
+        assert json.loads(capsys.readouterr().out)["problems"] == []
+
+
+def test_planning_loads_no_screen_and_no_kernels(model_35b: Path) -> None:
+    command = [sys.executable, "-c", RUN, "-m", str(model_35b), "--json"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert set(done.stderr.partition("loaded ")[2].split()) & HEAVY == set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="NTFS would write the 60 GB of the hole")
+def test_a_60_gb_file_takes_less_than_a_second(tmp_path: Path) -> None:
+    path = write_header_only(tmp_path / "60gb.gguf", Sizes(layers=72, expert_type=Q8_0))
+    assert path.stat().st_size > 60e9
+    command = [sys.executable, "-c", RUN, "-m", str(path), "--ram-gib", "128", "--os", "linux"]
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        seconds.append(time.perf_counter() - started)
+    assert median(seconds) < 1.0
+
+
+def test_the_program_knows_the_command(model_35b: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if not hasattr(program, "plan_command"):
+        pytest.skip("stratadesk/cli/program.py does not dispatch `plan` yet")
+    assert main(["plan", "-m", str(model_35b), "--os", "linux", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["slots_total"] == 2616
+    assert main(["plan", "-m", str(model_35b), "--vram-mib", "2048"]) == ExitCode.OUT_OF_MEMORY
+    assert capsys.readouterr().err.startswith("stratadesk: ")

@@ -1,0 +1,123 @@
+"""A failure the user cannot read, or cannot get past, is a dead end."""
+
+from stratadesk.engine.commands import LoadModel
+from stratadesk.engine.events import EngineStopped, Failure, Phase
+from stratadesk.tui.widgets.prompt_input import PromptInput
+from tests.tui import scripted_engine as script
+from tests.tui.looking import text_of, wait_for_text, wait_until
+from tests.tui.scripted_engine import ScriptedEngine, make_app
+
+
+async def test_title_sentence_and_remedy_stand_in_the_chat_and_the_message_comes_back() -> None:
+    engine = ScriptedEngine()
+    async with make_app(engine).run_test(size=(100, 30)) as pilot:
+        await wait_for_text(pilot, "READY")
+        await pilot.press(*"long one", "enter")
+        await wait_until(pilot, lambda: engine.requests, "a request")
+        engine.say(
+            script.phase(Phase.FAILED),
+            Failure(1, "Context is full", "40,000 tokens; 32,768 fit.", "Shorten it.", 2),
+            script.phase(Phase.READY),
+        )
+        await wait_for_text(pilot, "✗ Context is full")
+        await wait_for_text(pilot, "40,000 tokens; 32,768 fit.")
+        await wait_for_text(pilot, "Shorten it.")
+        assert pilot.app.screen.query_one(PromptInput).text == "long one"
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: len(engine.requests) == 2, "a second request")
+        assert len(engine.requests[1].messages) == 1
+
+
+async def test_text_said_before_a_failure_stays_and_counts() -> None:
+    engine = ScriptedEngine()
+    async with make_app(engine).run_test(size=(100, 30)) as pilot:
+        await wait_for_text(pilot, "READY")
+        await pilot.press("a", "enter")
+        await wait_until(pilot, lambda: engine.requests, "a request")
+        engine.say(script.said(1, "Half an answer"), script.failure(1))
+        await wait_for_text(pilot, "Chat template failed")
+        assert "Half an answer" in text_of(pilot.app)
+        await pilot.press("b", "enter")
+        await wait_until(pilot, lambda: len(engine.requests) == 2, "a second request")
+        assert engine.requests[1].messages[1].content == "Half an answer"
+
+
+async def test_chatml_is_offered_and_answers_the_same_message() -> None:
+    engine = ScriptedEngine()
+    async with make_app(engine).run_test(size=(100, 30)) as pilot:
+        await wait_for_text(pilot, "READY")
+        await pilot.press(*"hi", "enter")
+        await wait_until(pilot, lambda: engine.requests, "a request")
+        engine.say(script.failure(1, offers_chatml=True))
+        await wait_for_text(pilot, "Answer with ChatML")
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: len(engine.requests) == 2, "a second request")
+        first, second = engine.requests
+        assert second.force_chatml
+        assert not first.force_chatml
+        assert second.messages == first.messages
+        await wait_for_text(pilot, "ChatML stands in")
+        engine.say(script.finished(2, "hello"))
+        await wait_for_text(pilot, "reused 0 of 64")
+        await pilot.press(*"more", "enter")
+        await wait_until(pilot, lambda: len(engine.requests) == 3, "a third request")
+        assert engine.requests[2].force_chatml
+
+
+async def test_chatml_can_be_chosen_from_the_palette() -> None:
+    engine = ScriptedEngine()
+    app = make_app(engine)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await wait_for_text(pilot, "READY")
+        titles = [command.title for command in app.get_system_commands(app.screen)]
+        assert "Answer with ChatML" not in titles
+        await pilot.press(*"hi", "enter")
+        await wait_until(pilot, lambda: engine.requests, "a request")
+        engine.say(script.failure(1, offers_chatml=True))
+        await wait_for_text(pilot, "Answer with ChatML")
+        await pilot.press("ctrl+p", *"chatml", "enter")
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: len(engine.requests) == 2, "a second request")
+        assert engine.requests[1].force_chatml
+
+
+async def test_a_model_that_does_not_load_is_explained() -> None:
+    engine = ScriptedEngine(
+        lambda command: (
+            (
+                script.phase(Phase.LOADING),
+                Failure(None, "Model unusable", "No such file: x.gguf.", "Choose another.", 3),
+                script.phase(Phase.EMPTY),
+            )
+            if isinstance(command, LoadModel)
+            else ()
+        )
+    )
+    async with make_app(engine).run_test() as pilot:
+        await wait_for_text(pilot, "✗ Model unusable")
+        await wait_for_text(pilot, "No such file: x.gguf.")
+        await wait_for_text(pilot, "NO MODEL")
+
+
+async def test_warnings_of_a_model_are_shown() -> None:
+    engine = ScriptedEngine(lambda _command: script.loaded(warnings=("Token 99 is out of range.",)))
+    async with make_app(engine).run_test() as pilot:
+        await wait_for_text(pilot, "Token 99 is out of range.")
+
+
+async def test_an_engine_that_ends_is_noticed() -> None:
+    engine = ScriptedEngine()
+    async with make_app(engine).run_test(size=(100, 30)) as pilot:
+        await wait_for_text(pilot, "READY")
+        await pilot.press("a", "enter")
+        await wait_until(pilot, lambda: engine.requests, "a request")
+        engine.say(script.said(1, "Half"), EngineStopped())
+        await wait_for_text(pilot, "The engine has stopped")
+        assert "Half" in text_of(pilot.app)
+
+
+async def test_loading_shows_its_stage_and_that_it_happens_once() -> None:
+    engine = ScriptedEngine(lambda _command: script.loading(3, 12))
+    async with make_app(engine).run_test() as pilot:
+        await wait_for_text(pilot, "Compiling kernels 3 of 12 (first run only)")
+        await wait_for_text(pilot, "LOADING")

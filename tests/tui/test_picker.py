@@ -1,0 +1,107 @@
+"""A picker that hides a file, or starts one that cannot run, leaves the user guessing."""
+
+from pathlib import Path
+
+from stratadesk.engine.commands import LoadModel
+from stratadesk.tui.screens.picker_screen import PickerScreen
+from tests.tui import scripted_engine as script
+from tests.tui.looking import text_of, wait_for_text, wait_until
+from tests.tui.scripted_engine import Found, ScriptedEngine, Search, Skipped, make_app
+
+RUNS = Found("Qwen3 30B A3B", Path("a.gguf"), "Hugging Face", shards=2)
+BLOCKED = Found(
+    "Mixtral", Path("b.gguf"), architecture="llama", supported=False, why_not="llama is not known."
+)
+SEARCH = Search([BLOCKED, RUNS], [Skipped(Path("mmproj.gguf"), "a vision projector")])
+
+
+async def test_models_are_listed_with_size_store_and_architecture_and_enter_starts_one() -> None:
+    engine = ScriptedEngine()
+    async with make_app(engine, model=None, found=SEARCH).run_test() as pilot:
+        await wait_for_text(pilot, "2 models found · 1 cannot run")
+        for fact in ("Qwen3 30B A3B", "17.0 GiB", "qwen3moe · Hugging Face · 2 files"):
+            assert fact in text_of(pilot.app)
+        assert text_of(pilot.app).index("Qwen3") < text_of(pilot.app).index("Mixtral")
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: engine.commands, "a command")
+        (command,) = engine.commands
+        assert isinstance(command, LoadModel)
+        assert command.path == RUNS.path
+        await wait_for_text(pilot, "READY")
+
+
+async def test_a_model_that_cannot_run_is_marked_explained_and_not_started() -> None:
+    engine = ScriptedEngine()
+    app = make_app(engine, model=None, found=SEARCH)
+    async with app.run_test(notifications=True) as pilot:
+        await wait_for_text(pilot, "✗ Mixtral")
+        assert "llama is not known." in text_of(pilot.app)
+        await pilot.press("down", "enter")
+        await pilot.pause(0.1)
+        assert engine.commands == []
+        assert isinstance(app.screen, PickerScreen)
+
+
+async def test_skipped_files_are_counted_and_explained_on_demand() -> None:
+    engine = ScriptedEngine()
+    async with make_app(engine, model=None, found=SEARCH).run_test() as pilot:
+        await wait_for_text(pilot, "1 file passed over")
+        assert "a vision projector" not in text_of(pilot.app)
+        await pilot.press("tab", "enter")
+        await wait_for_text(pilot, "a vision projector")
+        assert "mmproj.gguf" in text_of(pilot.app)
+
+
+async def test_nothing_found_says_where_to_get_a_model() -> None:
+    engine = ScriptedEngine()
+    async with make_app(engine, model=None).run_test() as pilot:
+        await wait_for_text(pilot, "No model was found")
+        words = " ".join(text_of(pilot.app).split())
+        for hint in ("LM Studio", "Hugging Face", "Qwen3-30B-A3B", "STRATADESK_MODELS"):
+            assert hint in words
+        await pilot.press("escape")
+        await wait_for_text(pilot, "F2 chooses one")
+
+
+async def test_a_search_that_fails_is_explained() -> None:
+    engine = ScriptedEngine()
+    app = make_app(engine, model=None)
+
+    def broken() -> Search:
+        raise PermissionError("models: permission denied")
+
+    app._discover = broken
+    async with app.run_test() as pilot:
+        await wait_for_text(pilot, "permission denied")
+
+
+async def test_names_from_files_cannot_paint_the_screen() -> None:
+    engine = ScriptedEngine()
+    evil = Search([Found("evil\x1b[2J\nname")], [Skipped(Path("x\x1b]0;y\x07.gguf"), "\x9bno")])
+    async with make_app(engine, model=None, found=evil).run_test() as pilot:
+        await wait_for_text(pilot, "evil␛[2J name")
+        await pilot.press("tab", "enter")
+        await wait_for_text(pilot, "x␛]0;y␇.gguf")
+        assert not {"\x1b", "\x07", "\x9b"} & set(text_of(pilot.app))
+
+
+async def test_f2_changes_the_model_in_the_middle_of_a_chat() -> None:
+    engine = ScriptedEngine()
+    async with make_app(engine, found=SEARCH).run_test(size=(100, 30)) as pilot:
+        await wait_for_text(pilot, "READY")
+        await pilot.press("a", "enter")
+        await wait_until(pilot, lambda: engine.requests, "a request")
+        engine.say(script.finished(1, "b"))
+        await wait_for_text(pilot, "reused 0 of 64")
+        await pilot.press("f2")
+        await wait_for_text(pilot, "2 models found")
+        engine.silent = True
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: len(engine.commands) == 3, "a second load")
+        engine.say(*script.loading(3, 12))
+        await wait_for_text(pilot, "Compiling kernels 3 of 12")
+        engine.say(*script.loaded())
+        await wait_for_text(pilot, "answers from here on")
+        await pilot.press("c", "enter")
+        await wait_until(pilot, lambda: len(engine.requests) == 2, "a second request")
+        assert len(engine.requests[1].messages) == 3
