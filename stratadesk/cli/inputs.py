@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stratadesk.cli.card_inputs import simulated_card
 from stratadesk.errors import UsageError
 from stratadesk.settings import ENGINE_FLAGS, SAMPLING_FLAGS, Flag
 
@@ -69,6 +70,9 @@ def engine_settings(arguments: argparse.Namespace) -> "EngineSettings":
 
     given = _given(arguments, ENGINE_FLAGS)
     given["device"] = device(arguments)
+    given["plan"], given["machine"] = simulated_card(arguments)
+    if "chunk" not in given and isinstance(getattr(arguments, "prefill", None), int):
+        given["chunk"] = arguments.prefill
     if "kv_format" in given:
         given["kv_format"] = KvFormat(given["kv_format"])
     return EngineSettings(**given)

@@ -2,12 +2,17 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from stratadesk.cli.card_inputs import simulated_card
 from stratadesk.cli.inputs import chosen, device, read_text, token_ids, token_ids_from
 from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
 from stratadesk.settings import LOGITS_FLAGS
+
+if TYPE_CHECKING:
+    from stratadesk.engine.commands import EngineSettings
 
 
 def logits(arguments: argparse.Namespace) -> int:
@@ -19,20 +24,28 @@ def logits(arguments: argparse.Namespace) -> int:
     output = Path(arguments.output)
     if not output.absolute().parent.is_dir():
         raise UsageError(f"The folder {output.absolute().parent} does not exist.", "Create it.")
-    computing_device, given = device(arguments), chosen(arguments, LOGITS_FLAGS)
+    settings = logits_settings(arguments, len(tokens))
     start_logging()
-    from stratadesk.engine.commands import KvFormat
     from stratadesk.engine.logits import write_logits
 
-    write_logits(
-        Path(arguments.model),
-        tokens,
-        output,
-        chunk=given["chunk"],
-        kv=KvFormat(given["kv_format"]),
-        device=computing_device,
-    )
+    write_logits(Path(arguments.model), tokens, output, settings)
     return ExitCode.OK
+
+
+def logits_settings(arguments: argparse.Namespace, tokens: int) -> "EngineSettings":
+    """Build the settings for a sequence of so many tokens: its length is the context's."""
+    from stratadesk.engine.commands import EngineSettings, KvFormat
+
+    given = chosen(arguments, LOGITS_FLAGS)
+    plan, machine = simulated_card(arguments)
+    return EngineSettings(
+        device=device(arguments),
+        max_context=tokens,
+        kv_format=KvFormat(given["kv_format"]),
+        chunk=given["chunk"] or tokens,
+        plan=plan,
+        machine=machine,
+    )
 
 
 def tokenize(arguments: argparse.Namespace) -> int:

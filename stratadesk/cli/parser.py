@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from stratadesk.errors import UsageError
 from stratadesk.settings import ENGINE_FLAGS, LOGITS_FLAGS, MAX_TOKENS, SAMPLING_FLAGS, Flag, Value
-from stratadesk.vram_flags import MACHINE_FLAGS, PLAN_FLAGS
+from stratadesk.vram_flags import CARD_FLAGS, MACHINE_FLAGS, PLAN_FLAGS, VRAM_FLAGS
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction["Parser"]
@@ -150,6 +150,17 @@ def _add_groups(parser: Parser) -> None:
         group = parser.add_argument_group(title)
         for flag in flags:
             add_flag(group, flag)
+    _add_card(parser)
+
+
+def _add_card(parser: Parser) -> None:
+    """Add the flags about a card's memory; any of them has the host simulate a card."""
+    group = parser.add_argument_group("memory of the card (without a GPU: of a simulated one)")
+    for flag in (*CARD_FLAGS, *VRAM_FLAGS):
+        add_flag(group, flag)
+    group.add_argument(
+        "--force", action="store_true", help="go on without the reserve, or with too little RAM"
+    )
 
 
 def _add_model(parser: Parser, *, required: bool = False) -> None:
@@ -202,6 +213,7 @@ def _add_logits(commands: "Commands") -> None:
     parser.add_argument("-o", "--output", metavar="OUT.npz", required=True, help="file to write")
     for flag in LOGITS_FLAGS:
         add_flag(parser, flag)
+    _add_card(parser)
 
 
 def _add_tokenize(commands: "Commands") -> None:

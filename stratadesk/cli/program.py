@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from stratadesk import logs
-from stratadesk.cli import chat, model_commands, run, versions
+from stratadesk.cli import chat, model_commands, plan_command, run, versions
 from stratadesk.cli.parser import build_parser
 from stratadesk.cli.terminal import abandon_stdout, print_error, use_utf8
 from stratadesk.errors import StrataDeskError
@@ -45,6 +45,7 @@ def dispatch(arguments: argparse.Namespace) -> int:
         "logits": model_commands.logits,
         "tokenize": model_commands.tokenize,
         "inspect": model_commands.inspect,
+        "plan": plan_command.plan,
         "paths": versions.show_paths,
     }
     return commands[arguments.command](arguments)

@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A device's operations. `prepare(formats, kv_format, progress)` makes its kernels ready."""
+    """A device's operations. `prepare(formats, kv_format, progress)` makes its kernels ready.
+
+    `kernels_kept` tells whether a run before has compiled some of them.
+    """
 
     device: str
     ops: "HostOps"
+    kernels_kept: bool
     prepare: Callable[[set[str], str, Callable[[int, int], None]], None]
 
 
@@ -35,8 +39,8 @@ def open_backend(device: Device, cache_dir: Path) -> Backend:
     """Import the backend of a resolved `device`; compiled kernels are kept under `cache_dir`."""
     from stratadesk.kernels.host import compile_cache
 
-    compile_cache.configure(cache_dir)
+    kept = compile_cache.configure(cache_dir)
     from stratadesk.kernels.host.backend import HostOps
     from stratadesk.kernels.host.warm_up import warm_up
 
-    return Backend(device.value, HostOps(), warm_up)
+    return Backend(device.value, HostOps(), kept, warm_up)

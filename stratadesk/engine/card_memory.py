@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.vram.arena import Arena
+from stratadesk.engine.vram.costs import CostModel
 from stratadesk.engine.vram.expert_cache import ExpertCache
 from stratadesk.engine.vram.geometry import Span
 from stratadesk.engine.vram.head_store import HeadInMemory, HeadStore, HostHeadStore
@@ -14,6 +16,7 @@ from stratadesk.engine.vram.ledger import CardFigures, LedgerLine
 from stratadesk.engine.vram.phase_table import VramPhase
 from stratadesk.engine.vram.phases import VramMachine, VramOptions
 from stratadesk.engine.vram.plan import VramPlan
+from stratadesk.engine.vram.requests import RequestPlan, RequestPlanner
 from stratadesk.engine.vram.resizing import Floor
 from stratadesk.kernels.host.memory import HostMemory, SimulatedCard
 from stratadesk.kernels.host.workspace import StackWorkspace
@@ -42,12 +45,12 @@ class CardMemory:
         machine, geometry = plan.machine, plan.geometry
         self.plan = plan
         self.card = SimulatedCard(machine.card, machine.card - machine.free_before)
-        block = plan.settings.block_bytes
         self.arena = Arena(
-            HostMemory(self.card, block, poison=poison),
+            HostMemory(self.card, plan.settings.block_bytes, poison=poison),
             geometry,
-            capacity=max(plan.mapped_bytes, machine.free_before // block * block),
+            capacity=_capacity(plan),
             end=plan.mapped_bytes,
+            slot_limit=plan.planner.wanted,
         )
         mixtures = tuple(plan.shape.experts(plan.settings.mtp))
         self.cache = ExpertCache(
@@ -71,6 +74,16 @@ class CardMemory:
                 recheck=poison,
             ),
         )
+        self.machine.set_alias(plan.settings.alias)
+
+    def request(self, tokens: int) -> RequestPlan:
+        """How `tokens` fresh tokens are read in the arena as large, and the alias as set, now."""
+        plan = self.plan
+        settings = replace(plan.settings, alias=self.machine.alias)
+        layers = plan.shape.running(settings.mtp)
+        costs = CostModel(layers, plan.machine.rates, plan.host.pinned_share)
+        planner = RequestPlanner(plan.planner, settings, costs, plan.inputs.rule.decode_window)
+        return planner.choose(replace(plan.arena, slots=self.cache.slots), tokens)
 
     def workspace(self, span: Span) -> StackWorkspace:
         """A stack of tensors in `span`."""
@@ -85,6 +98,13 @@ class CardMemory:
         outside = self.plan.machine.context
         others = max(0, self.card.others - outside)
         return CardFigures(self.card.total, self.card.free, others, min(outside, self.card.others))
+
+
+def _capacity(plan: VramPlan) -> int:
+    """The largest size of the arena that is of use: the whole card, or all slots asked for."""
+    block = plan.settings.block_bytes
+    most = -(-plan.geometry.end_of(plan.planner.wanted) // block) * block
+    return max(plan.mapped_bytes, min(most, plan.machine.free_before // block * block))
 
 
 def _fixed_spans(plan: VramPlan) -> tuple[Span, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import accumulate
 
 import numpy as np
@@ -11,11 +12,13 @@ import numpy.typing as npt
 from stratadesk.engine.card_memory import CardMemory
 from stratadesk.engine.vram.geometry import Span, aligned
 from stratadesk.engine.vram.slot_states import NO_SLOT, Placement, PlacementKind, Reservation
-from stratadesk.engine.vram.slot_store import ExpertPart, SlotStore
-from stratadesk.errors import StrataDeskError
+from stratadesk.engine.vram.slot_store import CopyError, ExpertPart, SlotStore
 from stratadesk.kernels.host.experts import HostExpertLayer, HostRouting, Supply
 
 Addresses = npt.NDArray[np.int64]
+
+COUNTED_AT_ONCE = 4_096
+"""Counting a prompt's experts copies them as int64: so many at a time, 32 KiB."""
 
 
 class HostExperts:
@@ -71,7 +74,7 @@ class CardExperts:
         """Yield all distinct experts of `chosen`; those that must be staged come one by one."""
         experts: list[int] = chosen.groups.tolist()
         if self.reads_prompt:
-            self._cache.count_routing(layer.index, chosen.experts)
+            self._count(layer.index, chosen.experts.reshape(-1))
             slots = self._cache.residency[layer.index, chosen.groups].tolist()
             yield self._at(layer, range(len(experts)), experts, slots)
         else:
@@ -84,19 +87,16 @@ class CardExperts:
             reservation = self.reserved.pop(0)
             if not self._cache.begin_copy(reservation):
                 continue
-            try:
+            with ExitStack() as undo:
+                undo.callback(self._cache.abandon, reservation)
                 self._store.refill(reservation.slot, reservation.layer, reservation.expert)
-            except StrataDeskError:
-                self._cache.abandon(reservation)
-                raise
+                undo.pop_all()
             self._cache.commit(reservation)
             taken += self._memory.arena.geometry.slot_bytes[reservation.layer]
 
     def _decoded(self, layer: HostExpertLayer, experts: list[int]) -> Iterator[Supply]:
         placements = self._cache.resolve(layer.index, experts)
-        for place in placements:
-            if place.kind is PlacementKind.FILL:
-                self._fill(place)
+        self._fill([place for place in placements if place.kind is PlacementKind.FILL])
         staged = [i for i, place in enumerate(placements) if self._is_staged(place)]
         direct = [i for i in range(len(placements)) if i not in staged]
         if direct:
@@ -109,13 +109,19 @@ class CardExperts:
         pinned = self._memory.plan.host.is_pinned(place.layer, place.expert)
         return place.kind is PlacementKind.BYPASS and not pinned
 
-    def _fill(self, place: Placement) -> None:
-        try:
-            self._store.fill(place.slot, place.layer, place.expert)
-        except StrataDeskError:
-            self._cache.fill_failed(place)
-            raise
-        self._cache.filled(place)
+    def _count(self, layer: int, experts: npt.NDArray[np.int32]) -> None:
+        for first in range(0, experts.size, COUNTED_AT_ONCE):
+            self._cache.count_routing(layer, experts[first : first + COUNTED_AT_ONCE])
+
+    def _fill(self, places: Sequence[Placement]) -> None:
+        """Copy missed experts into their slots; when one fails, none is left half done."""
+        with ExitStack() as undo:
+            for place in places:
+                undo.callback(self._cache.fill_failed, place)
+            for place in places:
+                self._store.fill(place.slot, place.layer, place.expert)
+                self._cache.filled(place)
+            undo.pop_all()
 
     def _staged(self, layer: HostExpertLayer, position: int, expert: int) -> Supply:
         """Copy a pageable expert to the staging slot, for this supply alone."""
@@ -143,8 +149,16 @@ class CardExperts:
 
     def _slot_start(self, layer: HostExpertLayer, expert: int, slot: int) -> int:
         if self._verify:
-            self._store.verify(slot, layer.index, expert)
+            self._check_bytes(slot, layer.index, expert)
         return self._memory.machine.slot(slot).start
+
+    def _check_bytes(self, slot: int, layer: int, expert: int) -> None:
+        """Raise CopyError, with the memory FAILED, when a slot has lost its expert."""
+        try:
+            self._store.verify(slot, layer, expert)
+        except CopyError as wrong:
+            self._memory.machine.fail(wrong)
+            raise
 
     def _in_arena(self, layer: HostExpertLayer, starts: Sequence[int]) -> Sequence[Addresses]:
         first = self._memory.arena.memory.address + np.array(starts, np.int64)

@@ -52,7 +52,11 @@ def load_model(
         plan = plan_for_host(gguf, settings)
         plan.check()
         backend = open_backend(device, folders().cache)
-        backend.prepare(formats, settings.kv_format.upper(), _kernel_progress(progress))
+        backend.prepare(
+            formats,
+            settings.kv_format.upper(),
+            _kernel_progress(progress, patient=backend.kernels_kept),
+        )
         model = _build(gguf, plan, backend.ops, settings, phases)
         undo.pop_all()
         return model
@@ -96,8 +100,8 @@ def _checked_formats(gguf: GgufFile) -> set[str]:
     return {info.format.name for info in gguf.tensors.values()}
 
 
-def _kernel_progress(progress: ProgressSink) -> Callable[[int, int], None]:
-    begun = time.monotonic()
+def _kernel_progress(progress: ProgressSink, *, patient: bool) -> Callable[[int, int], None]:
+    begun = time.monotonic() if patient else float("-inf")
 
     def report(done: int, total: int) -> None:
         # Loading from the cache takes a moment; only compiling is worth a line.

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stratadesk.engine.commands import Device, EngineSettings, KvFormat
+from stratadesk.engine.commands import EngineSettings
 from stratadesk.engine.events import LoadProgress
 from stratadesk.engine.loading import load_model
 from stratadesk.engine.model import LoadedModel
@@ -34,14 +34,13 @@ def compute_logits(
 
 
 def write_logits(
-    path: Path, tokens: Sequence[int], out: Path, chunk: int, kv: KvFormat, device: Device
+    path: Path, tokens: Sequence[int], out: Path, settings: EngineSettings
 ) -> tuple[int, int]:
     """Write array `logits` to the .npz file `out` and return its shape.
 
-    `chunk` 0 reads the sequence as a whole. The file appears complete or not at all.
-    Raises what `load_model` and `compute_logits` raise.
+    `settings.chunk` tokens, at least 1, are read at a time. The file appears complete or not at
+    all. Raises what `load_model` and `compute_logits` raise.
     """
-    settings = EngineSettings(device, max(1, len(tokens)), kv, chunk or max(1, len(tokens)))
     model = load_model(path, settings, _ignore)
     try:
         logits = compute_logits(model, tokens, settings.chunk)

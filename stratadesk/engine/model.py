@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from stratadesk.engine.vram.phase_table import VramState
+from stratadesk.engine.vram.invariants import InvariantError
+from stratadesk.engine.vram.phase_table import COMPUTING, VramState
 from stratadesk.kernels.host.workspace import HeapWorkspace
 from stratadesk.units import MIB
 
@@ -93,7 +94,7 @@ class LoadedModel:
         Raises:
             MemoryShortageError: when the buffers do not fit any more; the model stays ready.
         """
-        choice = self.memory.plan.request(max(1, fresh))
+        choice = self.memory.request(max(1, fresh))
         machine = self.memory.machine
         if choice.layout is None or not fresh:
             machine.begin_decode()
@@ -119,6 +120,7 @@ class LoadedModel:
         machine = self.memory.machine
         self._use_scratch()
         self._choice = None
+        self.memory.cache.take_routing()
         if machine.state is VramState.FAILED:
             machine.reset()
         else:
@@ -132,10 +134,16 @@ class LoadedModel:
         Returns float32 [vocabulary] for "last", [len(tokens), vocabulary] for "all", else None.
         Asking for logits ends the prompt phase: the head must be in. The caller sees to it that
         ids are inside the vocabulary and the context is not exceeded. After an exception `state`
-        is as it was before the last chunk, and `recover` must be called.
+        holds the chunks that were computed wholly, and `recover` must be called.
+
+        Raises:
+            InvariantError: while the memory allows no compute.
+            HeadLostError: when the head does not come back.
+            CopyError: when an expert's bytes do not arrive.
         """
         rows = {"none": slice(0, 0), "last": slice(-1, None), "all": slice(None)}[logits]
         with self._request(len(tokens)):
+            self.memory.machine.safe_point()
             kept = [self._pass(state, chunk, rows) for chunk in self._chunks(tokens)]
             if logits == "none":
                 return None
@@ -146,14 +154,18 @@ class LoadedModel:
     def close(self) -> None:
         """Give arena and mapped file back; the model must not be used afterwards."""
         del self._family
-        self.memory.machine.cancel()
-        self.memory.machine.release()
-        self.gguf.close()
+        with ExitStack() as undo:
+            undo.callback(self.gguf.close)
+            undo.callback(self.memory.machine.release)
+            self.memory.machine.cancel()
 
     @contextmanager
     def _request(self, tokens: int) -> Iterator[None]:
         """Make a request around the `with` block unless there is one."""
-        if self.memory.machine.state is not VramState.READY:
+        state = self.memory.machine.state
+        if state not in COMPUTING:
+            raise InvariantError(f"nothing can be computed while the memory is {state}")
+        if state is not VramState.READY:
             yield
             return
         self.begin_request(tokens)
@@ -164,7 +176,8 @@ class LoadedModel:
         self.end_request()
 
     def _chunks(self, tokens: Sequence[int]) -> Iterator[Sequence[int]]:
-        size = self._choice.chunk if self._choice is not None else 1
+        choice = self._choice if self._experts.reads_prompt else None
+        size = choice.chunk if choice else self.memory.plan.inputs.rule.decode_window
         return (tokens[i : i + size] for i in range(0, len(tokens), size))
 
     def _pass(self, state: ModelState, tokens: Sequence[int], rows: slice) -> Floats:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from textual.app import App
 from textual.pilot import Pilot
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def rows_of(app: App[None]) -> list[str]:

@@ -339,6 +339,22 @@ def test_a_fixed_layout_is_chosen_when_loading(shape_35b: ModelShape) -> None:
     assert plan.buffer_span(request).end == plan.geometry.head.start
 
 
+@pytest.mark.parametrize(("chunk", "context"), [(100, 4096), (1, 4096), (512, 50), (8192, 1000)])
+def test_any_chunk_may_be_chosen_also_one_beyond_the_context(chunk: int, context: int) -> None:
+    chosen = {"prefill": chunk, "max_context": context, "short_read": 0, "alias": HeadAlias.OFF}
+    for layout in (Layout.FIXED, Layout.LOAN):
+        plan = make_plan(
+            tiny_moe(slots=64),
+            MachineFacts(),
+            PlanSettings(prefill_layout=layout, **chosen),  # type: ignore[arg-type]
+            HOST_RULE,
+        )
+        assert plan.problems == ()
+        request = plan.request(context)
+        assert (request.layout, request.chunk) == (layout, min(chunk, -(-context // 64) * 64))
+        assert plan.buffer_span(request).size >= plan.planner.buffers(min(chunk, context))
+
+
 def test_a_fixed_chunk_nobody_chose_is_modest(shape_35b: ModelShape) -> None:
     plan = plan_of(shape_35b, prefill_layout=Layout.FIXED)
     assert plan.slots >= 2616 * 7 // 8

@@ -10,12 +10,12 @@ CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 LAYER_VARIABLE = "NUMBA_THREADING_LAYER"
 
 
-def configure(cache_dir: Path) -> None:
+def configure(cache_dir: Path) -> bool:
     """Point Numba at a folder of `cache_dir` that belongs to these sources and versions.
 
     Numba notices a change of a kernel's own file but not of the functions that it calls, so the
     folder is named by a digest of all kernel sources. A folder that the user has chosen through
-    NUMBA_CACHE_DIR is used instead of `cache_dir`.
+    NUMBA_CACHE_DIR is used instead of `cache_dir`. Returns whether kernels have been kept there.
     """
     base = Path(os.environ.get(CACHE_VARIABLE) or cache_dir / "kernels")
     digest = _digest()
@@ -26,6 +26,7 @@ def configure(cache_dir: Path) -> None:
     os.environ.setdefault(LAYER_VARIABLE, "workqueue")
     if "numba" in sys.modules:
         sys.modules["numba"].config.reload_config()
+    return base.is_dir()
 
 
 def _digest() -> str:

@@ -1,5 +1,6 @@
 """Where the host's intermediate tensors live: a stack in a given piece of memory, or the heap."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -52,7 +53,7 @@ class StackWorkspace:
         little.
         """
         kind = np.dtype(dtype)
-        size = int(np.prod(shape)) * kind.itemsize
+        size = math.prod(shape) * kind.itemsize
         end = self._used + size
         if end > self._memory.size:
             raise RuntimeError(f"a workspace of {self._memory.size} bytes cannot hold {end}")

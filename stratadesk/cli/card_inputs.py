@@ -1,0 +1,105 @@
+"""The flags about a card's memory, made into the machine and the settings of a plan."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from stratadesk.errors import UsageError
+from stratadesk.units import GIB, MIB
+from stratadesk.vram_flags import VRAM_FLAGS
+
+if TYPE_CHECKING:
+    from stratadesk.engine.vram.machine_facts import MachineFacts
+    from stratadesk.engine.vram.plan_settings import PlanSettings
+
+SMALL_CARD_MIB = 256
+SMALL_BLOCK, BLOCK = 64 * 1024, 2 * MIB
+"""What a simulated card maps at once where --vram-block-mib does not say."""
+
+OF_A_CARD = frozenset({"vram_mib", "free_mib", *(flag.field for flag in VRAM_FLAGS)} - {"prefill"})
+"""Any of these says that the model is to run on a card; on the host, on a simulated one."""
+
+
+def simulated_card(
+    arguments: argparse.Namespace,
+) -> "tuple[PlanSettings | None, MachineFacts | None]":
+    """Return settings and machine where the flags speak of a card, else None for both.
+
+    RAM is this machine's own.
+    """
+    if not OF_A_CARD & vars(arguments).keys():
+        return None, None
+    from dataclasses import replace
+
+    import psutil
+
+    machine = machine_facts(arguments)
+    settings = plan_settings(arguments)
+    if not vars(arguments).get("vram_block_mib"):
+        small = machine.card < SMALL_CARD_MIB * MIB
+        settings = replace(settings, block_bytes=SMALL_BLOCK if small else BLOCK)
+    return settings, replace(machine, ram=psutil.virtual_memory().total)
+
+
+def machine_facts(arguments: argparse.Namespace) -> "MachineFacts":
+    """Build the machine from the flags given; what is left out takes the defaults.
+
+    Raises:
+        UsageError: more VRAM is said to be free than the card has.
+    """
+    from stratadesk.engine.vram.machine_facts import MachineFacts, Rates, System, this_system
+
+    given = vars(arguments)
+    facts = MachineFacts(system=System(given["os"]) if "os" in given else this_system())
+    rates = Rates(link=given["link_gbps"] * 1e9) if "link_gbps" in given else facts.rates
+    card = given["vram_mib"] * MIB if "vram_mib" in given else facts.card
+    free = given["free_mib"] * MIB if "free_mib" in given else None
+    if free is not None and free > card:
+        raise UsageError(
+            f"--free-mib {free // MIB} is more than the card has: {card // MIB} MiB.",
+            "Give --vram-mib too.",
+        )
+    return MachineFacts(
+        card=card,
+        free=free,
+        system=facts.system,
+        ram=int(given["ram_gib"] * GIB) if "ram_gib" in given else facts.ram,
+        commit=int(given["commit_gib"] * GIB) if "commit_gib" in given else None,
+        rates=rates,
+    )
+
+
+def plan_settings(arguments: argparse.Namespace) -> "PlanSettings":
+    """Build the settings from the flags given."""
+    from stratadesk.engine.commands import KvFormat
+    from stratadesk.engine.vram.plan_settings import HeadAlias, Layout, PlanSettings
+
+    given, usual = vars(arguments), PlanSettings()
+    layout = given.get("prefill_layout", "auto")
+    return PlanSettings(
+        reserve=given["vram_reserve_mib"] * MIB if "vram_reserve_mib" in given else usual.reserve,
+        max_context=given.get("max_context", usual.max_context),
+        kv_format=KvFormat(given.get("kv_format", usual.kv_format)),
+        expert_cache=_number(given.get("expert_cache")),
+        prefill=_number(given.get("prefill")),
+        alias=HeadAlias(given.get("prefill_head_alias", usual.alias)),
+        prefill_layout=None if layout == "auto" else Layout(layout),
+        short_read=_number(given.get("short_read")),
+        pin=_pin(given.get("pin_gib")),
+        mtp=given.get("mtp", usual.mtp),
+        drafts=given.get("spec", usual.drafts),
+        block_bytes=max(1, given.get("vram_block_mib", 0) * MIB),
+        force=given.get("force", usual.force),
+    )
+
+
+def _number(value: str | int | None) -> int | None:
+    """None for "auto" and for a flag that was left out."""
+    return value if isinstance(value, int) else None
+
+
+def _pin(value: str | float | None) -> int | None:
+    from stratadesk.engine.vram.plan_settings import PIN_ALL
+
+    if value == "all":
+        return PIN_ALL
+    return int(value * GIB) if isinstance(value, int | float) else None
