@@ -28,6 +28,8 @@ from tests.tui import scripted_engine as script  # noqa: E402
 QUESTION = "Summarise the log below and tell me what failed first."
 LOG = "\n".join(f"[{n:5}] cc -O2 -c kernels_{n % 97}.c -o kernels_{n % 97}.o" for n in range(9000))
 
+REMOTE_FONT = re.compile(r',\s*url\("https?://[^"]*"\) format\("\w+"\)')
+
 Scene = Callable[[script.ScriptedEngine, "Pilot[None]"], Awaitable[None]]
 
 
@@ -148,7 +150,7 @@ async def shoot(scene: str, columns: int, rows: int, theme: str) -> str:
         await settle(pilot)
         app.theme = theme
         await SCENES[scene](engine, pilot)
-        return app.export_screenshot(title="StrataDesk")
+        return REMOTE_FONT.sub("", app.export_screenshot(title="StrataDesk"))
 
 
 def to_png(svg: Path) -> Path | None:
@@ -180,10 +182,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "docs")
     parser.add_argument("--scene", choices=SCENES, default="chat")
-    parser.add_argument("--size", default="132x40", help="COLUMNSxROWS")
+    parser.add_argument("--size", default="132x42", help="COLUMNSxROWS")
     parser.add_argument("--theme", default="strata-dark")
     parser.add_argument("--name", default="screenshot")
-    parser.add_argument("--png", action="store_true", help="convert with Chromium too")
+    parser.add_argument("--png", action="store_true", help="convert with Chromium, if it is there")
     arguments = parser.parse_args()
     columns, rows = map(int, arguments.size.split("x"))
     svg = arguments.out / f"{arguments.name}.svg"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stratadesk.engine.vram.machine_facts import MachineFacts
-    from stratadesk.engine.vram.plan_settings import PlanSettings
+    from stratadesk.engine.vram.plan_settings import HeadAlias, PlanSettings
 
 
 class Device(StrEnum):
@@ -118,8 +118,22 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class SetReserve:
+    """Keep `reserve` bytes of the card free from the next safe point on."""
+
+    reserve: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetHeadAlias:
+    """Whether prompts may take the head's bytes, from the next prompt on."""
+
+    alias: HeadAlias
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """Release everything and end the engine thread."""
 
 
-Command = LoadModel | Generate | Cancel | Shutdown
+Command = LoadModel | Generate | Cancel | SetReserve | SetHeadAlias | Shutdown

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from stratadesk.engine.vram.phase_table import VramPhase
+from stratadesk.engine.vram.states import MemoryStatus
 
 
 class Phase(StrEnum):
@@ -150,6 +151,30 @@ class MemorySample:
 
 
 @dataclass(frozen=True, slots=True)
+class VramSample:
+    """How much of the card is free and how urgent that is."""
+
+    status: MemoryStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveApplied:
+    """What became of a change of the reserve, or of an answer to other programs' `reason`.
+
+    `reserve` is what should be free and `free` what is, in bytes; `slots` are the expert slots
+    left. Not `done` means that it waits for a safe point; `limitation` says in words why less
+    was reached than asked.
+    """
+
+    reserve: int
+    free: int
+    slots: int
+    done: bool
+    limitation: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds per stage and tokens per second of an answer."""
 
@@ -208,9 +233,11 @@ Event = (
     | DecodeProgress
     | MemorySample
     | VramPhase
+    | VramSample
+    | ReserveApplied
     | RequestFinished
     | Failure
     | EngineStopped
 )
 
-LATEST_VALUE = (LoadProgress, PromptProgress, DecodeProgress, MemorySample)
+LATEST_VALUE = (LoadProgress, PromptProgress, DecodeProgress, MemorySample, VramSample)

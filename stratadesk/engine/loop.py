@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stratadesk.engine.commands import Cancel, Command, Generate, LoadModel, Shutdown
+from stratadesk.engine.commands import (
+    Cancel,
+    Command,
+    Generate,
+    LoadModel,
+    SetHeadAlias,
+    SetReserve,
+    Shutdown,
+)
 from stratadesk.engine.event_queue import EventQueue
 from stratadesk.engine.events import EngineStopped, LoadProgress, Phase
 from stratadesk.engine.failures import failure_of
@@ -114,13 +122,22 @@ class Engine:
 
     def _attend(self, *, wait: bool = False) -> None:
         """Obey all commands there are; with `wait`, wait for one until a sample is due."""
-        timeout = self._probe.seconds_left() if wait else 0.0
+        timeout = self._seconds_to_wait() if wait else 0.0
         while (command := self._next_command(timeout)) is not None:
             self._obey(command)
             timeout = 0.0
         sample = self._probe.take_if_due()
         if sample is not None:
             self.events.put(sample)
+        if self._runtime is not None and self._runtime.control is not None:
+            self._runtime.control.attend()
+
+    def _seconds_to_wait(self) -> float:
+        """Seconds until the next sample of RAM or of the card is due."""
+        control = self._runtime.control if self._runtime is not None else None
+        card = control.seconds_left() if control is not None else None
+        own = self._probe.seconds_left()
+        return own if card is None else min(own, card)
 
     def _next_command(self, timeout: float) -> Command | None:
         try:
@@ -136,6 +153,8 @@ class Engine:
                 self._cancel(request_id)
             case LoadModel() | Generate():
                 self._jobs.append(command)
+            case SetReserve() | SetHeadAlias():
+                self._adjust(command)
 
     def _cancel(self, request_id: int) -> None:
         if self._request is not None and self._request.command.request_id == request_id:
@@ -144,6 +163,25 @@ class Engine:
             if isinstance(job, Generate) and job.request_id == request_id:
                 self._jobs.remove(job)
                 self._withdraw(job)
+
+    def _adjust(self, command: SetReserve | SetHeadAlias) -> None:
+        try:
+            self._apply(command)
+        except StrataDeskError as error:
+            log.warning("a setting was refused: %s", error)
+            self.events.put(failure_of(error, "The change", None, self._runtime))
+
+    def _apply(self, command: SetReserve | SetHeadAlias) -> None:
+        control = self._runtime.control if self._runtime is not None else None
+        if control is None:
+            raise UsageError(
+                "There is no card whose memory could be shared out differently.",
+                "Load a model with --vram-mib to simulate one.",
+            )
+        if isinstance(command, SetReserve):
+            control.set_reserve(command.reserve)
+        else:
+            control.set_alias(command.alias)
 
     def _withdraw(self, job: LoadModel | Generate) -> None:
         if isinstance(job, Generate):

@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from stratadesk.engine.vram.invariants import InvariantError
 from stratadesk.engine.vram.phase_table import COMPUTING, VramState
+from stratadesk.engine.vram.plan_settings import HeadAlias
+from stratadesk.errors import UsageError
 from stratadesk.kernels.host.workspace import HeapWorkspace
 from stratadesk.units import MIB
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from stratadesk.engine.gguf_file import GgufFile
     from stratadesk.engine.ops import LayerState
     from stratadesk.engine.vram.requests import RequestPlan
+    from stratadesk.engine.vram.resizing import Resize
     from stratadesk.kernels.host.backend import HostOps
 
 Floats = npt.NDArray[np.float32]
@@ -150,6 +153,30 @@ class LoadedModel:
             self._end_prompt()
             values = self._logits(np.concatenate(kept) if logits == "all" else kept[-1])
         return values if logits == "all" else values[0]
+
+    def set_reserve(self, reserve: int) -> Resize:
+        """Move the arena's end so that `reserve` bytes of the card stay free."""
+        memory = self.memory
+        memory.machine.reserve = reserve
+        return memory.machine.resize(memory.arena.end + memory.card.free - reserve)
+
+    def resize_by(self, n_bytes: int, *, urgent: bool = False) -> Resize:
+        """Move the arena's end by `n_bytes`, at once or at the next safe point."""
+        return self.memory.machine.resize(self.memory.arena.end + n_bytes, urgent=urgent)
+
+    def set_alias(self, alias: HeadAlias) -> None:
+        """Choose whether prompts may take the head's bytes, from the next one on.
+
+        Raises:
+            UsageError: the head is the embedding, which is never lent.
+        """
+        if alias is HeadAlias.ON and self.memory.plan.shape.tied:
+            raise UsageError(
+                f"{self.name} has no output head of its own: it is the embedding and is never "
+                "lent.",
+                "Leave the alias off.",
+            )
+        self.memory.machine.set_alias(alias)
 
     def close(self) -> None:
         """Give arena and mapped file back; the model must not be used afterwards."""

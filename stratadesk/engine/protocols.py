@@ -19,8 +19,8 @@ PhaseSink = Callable[["VramPhase"], None]
 LogitsWanted = Literal["none", "last", "all"]
 
 
-def tell_nobody(phase: VramPhase) -> None:
-    """Let a change of phase pass."""
+def tell_nobody(event: object) -> None:
+    """Let an event pass."""
 
 
 class State(Protocol):

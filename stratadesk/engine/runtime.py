@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 from stratadesk.engine.chat_template import ChatTemplate
 from stratadesk.engine.commands import Generate, LoadModel
 from stratadesk.engine.events import ModelLoaded
-from stratadesk.engine.protocols import Model, PhaseSink, ProgressSink, tell_nobody
+from stratadesk.engine.protocols import Model, ProgressSink, tell_nobody
 from stratadesk.engine.session import Session
 from stratadesk.engine.tokenizer import Tokenizer
 from stratadesk.errors import TemplateError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stratadesk.engine.card_control import CardControl
     from stratadesk.engine.gguf_file import GgufFile
 
 
@@ -35,6 +38,8 @@ class Runtime:
     session: Session[Any]
     load_s: float
     warnings: tuple[str, ...] = ()
+    control: CardControl | None = None
+    """Live control of the card's memory, None where the model has no card."""
 
     def template_for(self, command: Generate) -> ChatTemplate:
         """Return the template that the messages of `command` are rendered with."""
@@ -60,16 +65,18 @@ class Runtime:
 
     def close(self) -> None:
         """Release the session's state and the model."""
+        if self.control is not None:
+            self.control.close()
         self.session.drop("")
         self.model.close()
 
 
 def open_runtime(
-    command: LoadModel, progress: ProgressSink, phases: PhaseSink = tell_nobody
+    command: LoadModel, progress: ProgressSink, emit: Callable[[Any], None] = tell_nobody
 ) -> Runtime:
     """Load the model of `command`, telling `progress` how far it is.
 
-    `phases` is told of every phase of the model's memory as long as it is loaded.
+    `emit` is told of every phase and sample of the model's memory as long as it is loaded.
 
     Raises:
         UsageError: settings out of range.
@@ -77,16 +84,21 @@ def open_runtime(
         DeviceError: the device asked for is not there.
         MemoryShortageError: not enough RAM.
     """
+    from stratadesk.engine.card_control import CardControl
     from stratadesk.engine.loading import load_model
 
     begun = time.monotonic()
     with ExitStack() as undo:
-        model = load_model(command.path, command.settings, progress, phases)
+        model = load_model(command.path, command.settings, progress, emit)
         undo.callback(model.close)
         tokenizer = Tokenizer.from_gguf(model.gguf)
         template, problems = chat_template_of(model.gguf, model.name)
         session = Session(model)
         session.restart()
+        control = None
+        if command.settings.plan is not None:
+            control = CardControl(model, emit)
+            control.after_loading()
         undo.pop_all()
     return Runtime(
         path=command.path,
@@ -96,6 +108,7 @@ def open_runtime(
         session=session,
         load_s=time.monotonic() - begun,
         warnings=(*tokenizer.warnings, *problems),
+        control=control,
     )
 
 

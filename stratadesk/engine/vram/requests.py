@@ -85,6 +85,11 @@ class RequestPlanner:
         self._costs = costs
         self._window = window
 
+    def with_alias(self, alias: HeadAlias) -> "RequestPlanner":
+        """The same with another choice about the head."""
+        settings = replace(self._settings, alias=alias)
+        return RequestPlanner(self._planner, settings, self._costs, self._window)
+
     def choose(self, arena: PlannedArena, tokens: int) -> RequestPlan:
         """The quickest way to read `tokens` (at least 1) that the settings allow."""
         prompts = sorted(self._prompts(arena, tokens), key=_quickness)

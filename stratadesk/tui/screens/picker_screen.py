@@ -37,6 +37,18 @@ class PickerScreen(Screen[Path | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [bind("stop", "close")]
 
+    @dataclass
+    class Found(Message):
+        """The search is over."""
+
+        result: ModelSearch
+
+    @dataclass
+    class Failed(Message):
+        """The search could not be made."""
+
+        sentence: str
+
     def __init__(self, discover: Discover) -> None:
         super().__init__()
         self._discover = discover
@@ -75,21 +87,17 @@ class PickerScreen(Screen[Path | None]):
         try:
             found = self._discover()
         except (OSError, StrataDeskError) as error:
-            self.app.call_from_thread(self._note, f"The search failed: {error}")
-            return
-        self.post_message(self.Found(found))
+            self.post_message(self.Failed(f"The search failed: {error}"))
+        else:
+            self.post_message(self.Found(found))
 
-    @dataclass
-    class Found(Message):
-        """The search is over."""
-
-        result: ModelSearch
+    def on_picker_screen_failed(self, event: Failed) -> None:
+        """Say why there is no list."""
+        self._note(safe_line(event.sentence))
 
     async def on_picker_screen_found(self, event: Found) -> None:
         """List what was found."""
-        await self._show(event.result)
-
-    async def _show(self, found: ModelSearch) -> None:
+        found = event.result
         models = self.query_one(ListView)
         ordered = sorted(found.models, key=lambda model: not model.supported)
         await models.extend(ModelItem(model) for model in ordered)

@@ -1,0 +1,163 @@
+"""Guards against a reserve that is a wish: it must be really free, whoever else grows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from stratadesk.engine.commands import (
+    EngineSettings,
+    Generate,
+    LoadModel,
+    SamplingSettings,
+    SetHeadAlias,
+    SetReserve,
+)
+from stratadesk.engine.events import (
+    Failure,
+    ModelLoaded,
+    PromptPlanned,
+    RequestFinished,
+    ReserveApplied,
+    VramSample,
+)
+from stratadesk.engine.loop import Engine
+from stratadesk.engine.model import LoadedModel
+from stratadesk.engine.vram.machine_facts import MachineFacts
+from stratadesk.engine.vram.phase_table import VramPhase, VramState
+from stratadesk.engine.vram.plan_settings import HeadAlias, PlanSettings
+from stratadesk.engine.vram.states import MemoryState
+from stratadesk.units import MIB
+
+T = TypeVar("T")
+
+BLOCK = 64 * 1024
+PATIENCE_S = 20.0
+MODEL = "qwen3moe-iq4_xs.gguf"
+
+
+def settings(*, card: int = 3 * MIB, reserve: int = MIB) -> EngineSettings:
+    """A small card; the model's experts nearly fill it."""
+    return EngineSettings(
+        max_context=512,
+        plan=PlanSettings(reserve=reserve, block_bytes=BLOCK),
+        machine=MachineFacts(card=card, desktop=0, context=0),
+        poison=True,
+    )
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    made = Engine()
+    made.start()
+    yield made
+    assert made.stop() is not False
+
+
+def until(engine: Engine, kind: type[T]) -> tuple[list[object], T]:
+    """All events up to the first of `kind`, and that one."""
+    seen: list[object] = []
+    while True:
+        event = engine.events.get(PATIENCE_S)
+        assert event is not None, f"no {kind.__name__} among {seen}"
+        seen.append(event)
+        if isinstance(event, kind):
+            return seen, event
+
+
+def answer(engine: Engine, request_id: int) -> RequestFinished:
+    prompt = tuple(range(5, 205))
+    sampling = SamplingSettings(temperature=0)
+    engine.send(Generate(request_id, tokens=prompt, sampling=sampling, max_tokens=12))
+    return until(engine, RequestFinished)[1]
+
+
+def load(engine: Engine, data_dir: Path, wanted: EngineSettings) -> LoadedModel:
+    engine.send(LoadModel(data_dir / "models" / MODEL, wanted))
+    until(engine, ModelLoaded)
+    assert engine._runtime is not None
+    model: LoadedModel = engine._runtime.model  # type: ignore[assignment]
+    return model
+
+
+def test_raising_the_reserve_gives_slots_back_and_the_answer_goes_on(
+    engine: Engine, data_dir: Path
+) -> None:
+    model = load(engine, data_dir, settings())
+    alone = answer(engine, 1)
+    slots = model.memory.cache.slots
+    engine.send(SetReserve(MIB + 256 * 1024))
+    engine.send(Generate(2, tokens=(*range(5, 205), 7), sampling=SamplingSettings(0.0)))
+    applied = until(engine, ReserveApplied)[1]
+    assert applied.done
+    assert applied.slots < slots
+    assert model.memory.card.free >= applied.reserve == MIB + 256 * 1024
+    until(engine, RequestFinished)
+    assert answer(engine, 3).tokens == alone.tokens
+
+
+def test_lowering_the_reserve_brings_slots(engine: Engine, data_dir: Path) -> None:
+    model = load(engine, data_dir, settings(reserve=MIB + 256 * 1024))
+    slots = model.memory.cache.slots
+    engine.send(SetReserve(MIB))
+    applied = until(engine, ReserveApplied)[1]
+    assert applied.slots > slots
+    assert model.memory.card.free >= MIB
+
+
+def test_a_reserve_that_cannot_be_reached_is_told_as_such(engine: Engine, data_dir: Path) -> None:
+    load(engine, data_dir, settings())
+    engine.send(SetReserve(3 * MIB))
+    applied = until(engine, ReserveApplied)[1]
+    assert applied.free < applied.reserve
+    assert applied.limitation
+
+
+def test_what_other_programs_took_while_loading_is_made_good(
+    engine: Engine, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stratadesk.engine import loading
+
+    build = loading._build
+
+    def while_others_grow(*arguments: object) -> LoadedModel:
+        model = build(*arguments)  # type: ignore[arg-type]
+        model.memory.card.others += 300 * 1024
+        return model
+
+    monkeypatch.setattr(loading, "_build", while_others_grow)
+    model = load(engine, data_dir, settings())
+    assert model.memory.card.others > 0
+    assert model.memory.card.free >= MIB
+
+
+def test_pressure_by_other_programs_is_answered_at_once(engine: Engine, data_dir: Path) -> None:
+    model = load(engine, data_dir, settings())
+    slots = model.memory.cache.slots
+    model.memory.card.others += 300 * 1024
+    seen, applied = until(engine, ReserveApplied)
+    states = [event.status.state for event in seen if isinstance(event, VramSample)]
+    assert states[-1] is MemoryState.LOW
+    assert applied.reason
+    assert applied.slots < slots
+    assert model.memory.card.free >= MIB
+    resizes = [event for event in seen if isinstance(event, VramPhase) and event.resize]
+    assert resizes[-1].state is VramState.READY
+
+
+def test_the_alias_changes_from_the_next_prompt_on(engine: Engine, data_dir: Path) -> None:
+    load(engine, data_dir, settings())
+    engine.send(SetHeadAlias(HeadAlias.ON))
+    with_alias = answer(engine, 1)
+    engine.send(SetHeadAlias(HeadAlias.OFF))
+    engine.send(Generate(2, tokens=(9, *range(5, 205)), sampling=SamplingSettings(0.0)))
+    assert not until(engine, PromptPlanned)[1].head_out
+    until(engine, RequestFinished)
+    assert answer(engine, 3).tokens == with_alias.tokens
+
+
+def test_without_a_card_the_wish_is_refused_in_words(engine: Engine, data_dir: Path) -> None:
+    load(engine, data_dir, EngineSettings(max_context=512))
+    engine.send(SetReserve(MIB))
+    assert "no card" in until(engine, Failure)[1].sentence
