@@ -15,7 +15,9 @@ SMALL_CARD_MIB = 256
 SMALL_BLOCK, BLOCK = 64 * 1024, 2 * MIB
 """What a simulated card maps at once where --vram-block-mib does not say."""
 
-OF_A_CARD = frozenset({"vram_mib", "free_mib", *(flag.field for flag in VRAM_FLAGS)} - {"prefill"})
+OF_A_CARD = frozenset(
+    {"vram_mib", "free_mib", "mtp", *(flag.field for flag in VRAM_FLAGS)} - {"prefill"}
+)
 """Any of these says that the model is to run on a card; on the host, on a simulated one."""
 
 

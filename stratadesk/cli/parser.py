@@ -161,6 +161,7 @@ def _add_card(parser: Parser) -> None:
     group.add_argument(
         "--force", action="store_true", help="go on without the reserve, or with too little RAM"
     )
+    _add_mtp(group)
 
 
 def _add_model(parser: Parser, *, required: bool = False) -> None:
@@ -250,6 +251,10 @@ def _add_plan(commands: "Commands") -> None:
         group = parser.add_argument_group(title)
         for flag in flags:
             add_flag(group, flag)
+    _add_mtp(group)
+
+
+def _add_mtp(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--mtp",
         action=argparse.BooleanOptionalAction,

@@ -12,7 +12,7 @@ from stratadesk.engine.vram.machine_facts import MachineFacts
 from stratadesk.engine.vram.plan import VramPlan, make_plan
 from stratadesk.engine.vram.plan_settings import STAGING_ONLY, HeadAlias, Layout, PlanSettings
 from stratadesk.engine.vram.shape_reader import read_shape
-from stratadesk.errors import MemoryShortageError
+from stratadesk.errors import MemoryShortageError, UsageError
 from stratadesk.units import MIB, mib
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def plan_for_host(gguf: GgufFile, settings: EngineSettings) -> VramPlan:
         alias=HeadAlias.OFF,
         prefill=DEFAULT_CHUNK,
         prefill_layout=Layout.FIXED,
+        short_read=HOST_RULE.decode_window,
         block_bytes=BLOCK_BYTES,
     )
     wanted = replace(
@@ -50,6 +51,11 @@ def plan_for_host(gguf: GgufFile, settings: EngineSettings) -> VramPlan:
         kv_format=settings.kv_format,
         prefill=settings.chunk or wanted.prefill,
     )
+    if wanted.mtp or wanted.drafts:
+        raise UsageError(
+            "This version does not run the block that drafts tokens.",
+            "Leave out --mtp and --spec.",
+        )
     memory = psutil.virtual_memory()
     machine = settings.machine or MachineFacts(
         card=memory.total, desktop=0, context=0, ram=memory.total
