@@ -7,7 +7,7 @@ import io
 import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -199,6 +199,15 @@ def test_json_is_one_object_with_exactly_these_keys(capsys: pytest.CaptureFixtur
     }
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Have Ctrl+C raise as in a terminal: a background job inherits it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_cancels_and_keeps_the_partial_text(capsys: pytest.CaptureFixture[str]) -> None:
     engine = engine_saying()
     engine.script[Cancel] = [finished(FinishReason.CANCELLED)]
@@ -208,6 +217,7 @@ def test_ctrl_c_cancels_and_keeps_the_partial_text(capsys: pytest.CaptureFixture
     assert engine.sent[-1] == Cancel(1)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_ctrl_c_leaves_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     engine = engine_saying()
     interrupt_when(engine, lambda: not len(engine.events) and REQUEST in engine.sent)
@@ -218,6 +228,7 @@ def test_a_second_ctrl_c_leaves_at_once(capsys: pytest.CaptureFixture[str]) -> N
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_while_loading_leaves_at_once() -> None:
     engine = ScriptedEngine({})
     interrupt_when(engine, lambda: True)

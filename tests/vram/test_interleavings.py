@@ -177,7 +177,7 @@ def test_orders_that_hypothesis_chooses(say: Say) -> None:
         ),
     )
     say(f"hypothesis: {len(taken)} steps of {len(set(taken))} kinds")
-    assert len(set(taken)) == 15
+    assert len(set(taken)) > 10, "hypothesis chose too few kinds of steps to prove anything"
 
 
 def hunt(*, rules: bool, waits: bool = True) -> None:
