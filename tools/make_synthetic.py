@@ -125,8 +125,9 @@ def describe(writer: gguf.GGUFWriter, layers: int) -> None:
     stand_ins = [*map(chr, letters), *(chr(256 + i) for i in range(256 - len(letters)))]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list([*stand_ins, *(f"<extra_{i}>" for i in range(VOCAB - len(stand_ins)))])
-    writer.add_token_merges([])
+    tokens = [*stand_ins, "th"]
+    writer.add_token_list([*tokens, *(f"<extra_{i}>" for i in range(VOCAB - len(tokens)))])
+    writer.add_token_merges(["t h"])
     writer.add_eos_token_id(VOCAB - 1)
 
 
