@@ -16,12 +16,12 @@ class Flag:
     `aliases` are llama.cpp's names of the same thing, accepted but not listed. `kind` converts
     the text; `low` and `high` are inclusive bounds of a number. `unset` is an extra number that
     stands for `default`, as llama.cpp's -1 does. `words` are accepted beside numbers. A `repeated`
-    flag may be given several times and fills a tuple.
+    flag may be given several times and fills a tuple. A flag of kind bool has a `--no-` twin.
     """
 
     field: str
     names: tuple[str, ...]
-    kind: type[str] | type[int] | type[float]
+    kind: type[str] | type[int] | type[float] | type[bool]
     default: Value
     help: str
     aliases: tuple[str, ...] = ()
@@ -37,8 +37,8 @@ class Flag:
         if text in self.words:
             return text
         try:
-            value = self.kind(text)
-        except ValueError:
+            value = _SWITCH[text.lower()] if self.kind is bool else self.kind(text)
+        except (ValueError, KeyError):
             raise ValueError(self.allowed()) from None
         if isinstance(value, str):
             return value
@@ -52,7 +52,9 @@ class Flag:
 
     def allowed(self) -> str:
         """Say in words which values are allowed."""
-        noun = {str: "text", int: "a whole number", float: "a number"}[self.kind]
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        noun = _NOUNS[self.kind]
         noun = " or ".join((*self.words, noun))
         if self.low is None:
             return noun
@@ -60,6 +62,9 @@ class Flag:
             return f"{noun}, {self.low:g} or more"
         return f"{noun} from {self.low:g} to {self.high:g}"
 
+
+_NOUNS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+_SWITCH = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 
 ENGINE_FLAGS = (
     Flag(

@@ -69,6 +69,7 @@ VRAM_FLAGS = (
         high=1_000_000,
         words=("auto", "all"),
     ),
+    Flag("mtp", ("--mtp",), bool, False, "load the block that drafts tokens"),
     Flag(
         "spec",
         ("--spec",),

@@ -5,10 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from stratadesk.kernels.host import compile_cache
+
 DATA_DIR = Path(__file__).parent / "data"
 
-# Each test has a home of its own, but compiled kernels are kept between tests and runs.
-os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".numba_cache"))
+# Each test has a home of its own, but compiled kernels are kept between tests and runs, under a
+# digest of their sources: a changed decoder must never be tested by what was compiled before.
+compile_cache.configure(Path(__file__).parents[1] / ".numba_cache")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let screenshots be accepted as they are now."""
+    parser.addoption(
+        "--update-goldens", action="store_true", help="write the SVG goldens of the screens anew"
+    )
 
 
 def golden_folder() -> Path | None:

@@ -22,7 +22,7 @@ _CODES = {
     11: "q",
     12: "d",
 }
-F32_TYPE, Q8_0_TYPE, IQ2_XXS_TYPE = 0, 8, 16
+F32_TYPE, Q8_0_TYPE, TQ1_0_TYPE = 0, 8, 34
 
 
 def text(value: str | bytes) -> bytes:

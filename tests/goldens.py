@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 PROMPTS = range(4)
+SPARSE = "qwen4exp-sparse-q4_0"
+"""Only some of its positions are determined; `test_golden_sparse` compares those."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ class Golden:
         top = np.take_along_axis(logits, self.result(prompt, "exact_top_ids"), axis=1)
         return max(float(full), float(np.abs(top - self.result(prompt, "exact_top_logits")).max()))
 
+    def decided(self, prompt: int) -> npt.NDArray[np.bool_]:
+        """Where the greedy token leads the second best by twice the tolerance or more, [steps]."""
+        margins = self.result(prompt, "exact_greedy_margin")
+        led: npt.NDArray[np.bool_] = margins >= 2 * self.tolerance
+        return led
+
 
 def tolerances(folder: Path) -> dict[str, float]:
     """Allowed differences by KV format, in standard deviations of the logits."""
@@ -66,10 +74,11 @@ def tolerances(folder: Path) -> dict[str, float]:
 
 
 def names_with(folder: Path, families: set[str], formats: set[str]) -> list[str]:
-    """Golden models of these families all of whose tensors are in these formats."""
+    """Golden models of these families all of whose tensors are in these formats, but `SPARSE`."""
     index = json.loads((folder / "index.json").read_text())
     return [
         Path(entry["file"]).stem
         for entry in index["models"]
         if entry["arch"] in families and set(entry["tensor_types"]) <= formats
+        if SPARSE not in entry["file"]
     ]

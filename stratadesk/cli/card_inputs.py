@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from stratadesk.cli.kept_settings import kept_fields
 from stratadesk.errors import UsageError
 from stratadesk.units import GIB, MIB
 from stratadesk.vram_flags import VRAM_FLAGS
@@ -16,9 +17,9 @@ SMALL_BLOCK, BLOCK = 64 * 1024, 2 * MIB
 """What a simulated card maps at once where --vram-block-mib does not say."""
 
 OF_A_CARD = frozenset(
-    {"vram_mib", "free_mib", "mtp", *(flag.field for flag in VRAM_FLAGS)} - {"prefill"}
+    {"vram_mib", "free_mib", *(flag.field for flag in VRAM_FLAGS)} - {"prefill", "mtp"}
 )
-"""Any of these says that the model is to run on a card; on the host, on a simulated one."""
+"""Any of these flags says that the model is to run on a card; on the host, on a simulated one."""
 
 
 def simulated_card(
@@ -26,9 +27,10 @@ def simulated_card(
 ) -> "tuple[PlanSettings | None, MachineFacts | None]":
     """Return settings and machine where the flags speak of a card, else None for both.
 
+    Values that come from the environment or a settings file only fill in what flags leave open.
     RAM is this machine's own.
     """
-    if not OF_A_CARD & vars(arguments).keys():
+    if not OF_A_CARD & (vars(arguments).keys() - kept_fields(arguments)):
         return None, None
     from dataclasses import replace
 

@@ -2,37 +2,44 @@
 
 import argparse
 import sys
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stratadesk.cli.inputs import engine_settings, sampling_settings
+from stratadesk.cli.kept_settings import IGNORED, with_kept
 from stratadesk.cli.output_guard import output_into
 from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
 from stratadesk.paths import folders
 
+if TYPE_CHECKING:
+    from stratadesk.engine.commands import EngineSettings, SamplingSettings
+    from stratadesk.engine.events import Failure
+    from stratadesk.engine.loop import Engine
+    from stratadesk.settings_file import Problem
+    from stratadesk.settings_order import Decisions
+    from stratadesk.tui.app import StrataDeskApp
+
 
 def start_chat(arguments: argparse.Namespace) -> int:
     """Open the chat, with the model named or with a choice of those found."""
+    arguments, decisions = with_kept(arguments)
+    if decisions.interface.plain:
+        from stratadesk.cli.plain import chat_in_lines
+
+        return chat_in_lines(arguments, decisions)
     require_terminal()
     settings, sampling = engine_settings(arguments), sampling_settings(arguments)
-    written = vars(arguments)
     start_logging()
     from stratadesk.engine.loop import Engine
-    from stratadesk.models import find_models
-    from stratadesk.tui.app import StrataDeskApp
 
     engine = Engine()
     try:
         with output_into(folders().log / "output.log"):
-            app = StrataDeskApp(
-                engine=engine,
-                model=Path(written["model"]) if "model" in written else None,
-                max_tokens=written.get("max_tokens", 0),
-                settings=settings,
-                sampling=sampling,
-                discover=find_models,
-            )
+            app = build_app(engine, decisions, settings, sampling)
             app.run()
     finally:
         engine.stop()
@@ -41,11 +48,63 @@ def start_chat(arguments: argparse.Namespace) -> int:
     return app.return_code or ExitCode.OK
 
 
+def build_app(
+    engine: "Engine",
+    decisions: "Decisions",
+    settings: "EngineSettings",
+    sampling: "SamplingSettings",
+) -> "StrataDeskApp":
+    """Build the app around an engine; what is wrong in settings files will stand in the chat."""
+    from stratadesk.engine.forecast import forecast
+    from stratadesk.models import find_models
+    from stratadesk.settings_file import remember
+    from stratadesk.tui.app import StrataDeskApp
+    from stratadesk.tui.options import AppOptions
+
+    for problem in problem_cards(decisions.problems):
+        engine.events.put(problem)
+    return StrataDeskApp(
+        engine=engine,
+        model=chosen_model(decisions),
+        max_tokens=max_tokens(decisions),
+        settings=settings,
+        sampling=sampling,
+        discover=partial(find_models, folders=decisions.models.folders),
+        options=AppOptions(
+            remember=remember,
+            foresee=forecast,
+            look=decisions.interface,
+            fixed=decisions.fixed,
+        ),
+    )
+
+
+def chosen_model(decisions: "Decisions") -> Path | None:
+    """Return the model that a flag or the settings name, None when the user is to choose."""
+    name = decisions.models.model
+    return Path(name).expanduser() if name else None
+
+
+def max_tokens(decisions: "Decisions") -> int:
+    """Return how many tokens an answer may have, 0 meaning until the context is full."""
+    limit = decisions.of("max_tokens").winner.value
+    return limit if isinstance(limit, int) else 0
+
+
+def problem_cards(problems: Iterable["Problem"]) -> Iterable["Failure"]:
+    """Make what is wrong in settings files into cards that stand in the chat."""
+    from stratadesk.engine.events import Failure
+
+    for problem in problems:
+        if not problem.unknown:
+            yield Failure(None, "A setting is ignored", str(problem), IGNORED, ExitCode.USAGE)
+
+
 def require_terminal() -> None:
     """Raise `UsageError` where a full-screen program could not run."""
     for name, stream in (("input", sys.stdin), ("output", sys.stdout)):
         if not stream.isatty():
             raise UsageError(
                 f"The chat needs a terminal, and standard {name} is not one.",
-                'In scripts use stratadesk run -m MODEL -p "TEXT".',
+                'In scripts use stratadesk run -m MODEL -p "TEXT", or --plain.',
             )

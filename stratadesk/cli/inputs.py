@@ -70,6 +70,7 @@ def engine_settings(arguments: argparse.Namespace) -> "EngineSettings":
 
     given = _given(arguments, ENGINE_FLAGS)
     given["device"] = device(arguments)
+    given["mtp"] = drafts(arguments)
     given["plan"], given["machine"] = simulated_card(arguments)
     if "chunk" not in given and isinstance(getattr(arguments, "prefill", None), int):
         given["chunk"] = arguments.prefill
@@ -94,6 +95,11 @@ def device(arguments: argparse.Namespace) -> "Device":
     from stratadesk.engine.commands import Device
 
     return choose_device(Device(getattr(arguments, "device", Device.AUTO)))
+
+
+def drafts(arguments: argparse.Namespace) -> bool:
+    """Whether the block that drafts tokens is to be loaded."""
+    return bool(getattr(arguments, "mtp", False))
 
 
 def chosen(arguments: argparse.Namespace, flags: tuple[Flag, ...]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stratadesk.cli.card_inputs import simulated_card
-from stratadesk.cli.inputs import chosen, device, read_text, token_ids, token_ids_from
+from stratadesk.cli.inputs import chosen, device, drafts, read_text, token_ids, token_ids_from
 from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def logits(arguments: argparse.Namespace) -> int:
-    """Write the logits of every position of a token sequence to an .npz file."""
+    """Write the logits of every position of a token sequence to an .npz file.
+
+    With --mtp those of the draft head too.
+    """
     if "tokens" in arguments:
         tokens = token_ids(arguments.tokens)
     else:
@@ -43,6 +46,7 @@ def logits_settings(arguments: argparse.Namespace, tokens: int) -> "EngineSettin
         max_context=tokens,
         kv_format=KvFormat(given["kv_format"]),
         chunk=given["chunk"] or tokens,
+        mtp=drafts(arguments),
         plan=plan,
         machine=machine,
     )

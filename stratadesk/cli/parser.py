@@ -4,8 +4,10 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from stratadesk.cli import bench_command, config_command, demo_command
 from stratadesk.errors import UsageError
 from stratadesk.settings import ENGINE_FLAGS, LOGITS_FLAGS, MAX_TOKENS, SAMPLING_FLAGS, Flag, Value
+from stratadesk.settings_schema import INTERFACE_FLAGS, MODEL
 from stratadesk.vram_flags import CARD_FLAGS, MACHINE_FLAGS, PLAN_FLAGS, VRAM_FLAGS
 
 if TYPE_CHECKING:
@@ -38,8 +40,11 @@ LOGITS_EXAMPLES = """\
 examples:
   stratadesk logits -m MODEL --tokens "1 2 3" -o out.npz
   stratadesk logits -m MODEL --tokens-file ids.json -o out.npz --chunk 64 --kv f16
+  stratadesk logits -m MODEL --tokens "1 2 3" -o out.npz --mtp
 
-The file holds one array, `logits`: float32, (tokens, vocabulary), one row for every position.
+The file holds array `logits`: float32, (tokens, vocabulary), one row for every position. With
+--mtp also `mtp_logits`, of the same shape: what the model's draft head makes of each token and of
+the state before it (zeros before the first).
 """
 
 TOKENIZE_EXAMPLES = """\
@@ -101,22 +106,38 @@ def build_parser() -> Parser:
     parser.set_defaults(version=False, verbose=False, command=None)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("--verbose", action="store_true", help="with --version: of libraries too")
+    parser.add_argument(
+        "--reset-terminal",
+        action="store_true",
+        default=False,
+        help="put a terminal in order that a killed program has left in disorder, and exit",
+    )
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", prog="stratadesk"
     )
     _add_model(parser)
     add_flag(parser, MAX_TOKENS)
     _add_groups(parser)
+    _add_group(parser, "interface", INTERFACE_FLAGS)
     for add in (_add_run, _add_logits, _add_tokenize, _add_inspect, _add_plan, _add_paths):
         add(commands)
+    for command in (demo_command, config_command, bench_command):
+        about = _add_command(commands, command.NAME, command.PURPOSE, command.EXAMPLES)
+        command.add_arguments(about)
     return parser
 
 
 def add_flag(parser: argparse._ActionsContainer, flag: Flag) -> None:
     """Let `parser` accept `flag` and, unlisted in its help, the aliases."""
-    shown = f"{flag.help} (default {flag.default})" if flag.default is not None else flag.help
+    shown = (
+        f"{flag.help} (default {_written(flag.default)})" if flag.default is not None else flag.help
+    )
     for names, text in ((flag.names, shown), (flag.aliases, argparse.SUPPRESS)):
-        if names:
+        if names and flag.kind is bool:
+            parser.add_argument(
+                *names, dest=flag.field, action=argparse.BooleanOptionalAction, help=text
+            )
+        elif names:
             parser.add_argument(
                 *names,
                 dest=flag.field,
@@ -126,6 +147,10 @@ def add_flag(parser: argparse._ActionsContainer, flag: Flag) -> None:
                 metavar=None if flag.choices else "|".join((*flag.words, _METAVARS[flag.kind])),
                 help=text,
             )
+
+
+def _written(default: Value) -> str:
+    return {True: "on", False: "off"}[default] if isinstance(default, bool) else str(default)
 
 
 _METAVARS = {str: "TEXT", int: "N", float: "X"}
@@ -147,21 +172,24 @@ def _add_groups(parser: Parser) -> None:
         ("sampling (llama.cpp's names are understood too)", SAMPLING_FLAGS),
     )
     for title, flags in groups:
-        group = parser.add_argument_group(title)
-        for flag in flags:
-            add_flag(group, flag)
+        _add_group(parser, title, flags)
     _add_card(parser)
+
+
+def _add_group(parser: Parser, title: str, flags: Iterable[Flag]) -> argparse._ArgumentGroup:
+    group = parser.add_argument_group(title)
+    for flag in flags:
+        add_flag(group, flag)
+    return group
 
 
 def _add_card(parser: Parser) -> None:
     """Add the flags about a card's memory; any of them has the host simulate a card."""
-    group = parser.add_argument_group("memory of the card (without a GPU: of a simulated one)")
-    for flag in (*CARD_FLAGS, *VRAM_FLAGS):
-        add_flag(group, flag)
+    title = "memory of the card (without a GPU: of a simulated one)"
+    group = _add_group(parser, title, (*CARD_FLAGS, *VRAM_FLAGS))
     group.add_argument(
         "--force", action="store_true", help="go on without the reserve, or with too little RAM"
     )
-    _add_mtp(group)
 
 
 def _add_model(parser: Parser, *, required: bool = False) -> None:
@@ -170,7 +198,7 @@ def _add_model(parser: Parser, *, required: bool = False) -> None:
         "--model",
         metavar="MODEL",
         required=required,
-        help="a GGUF file, or the folder of a split one",
+        help=MODEL.help,
     )
 
 
@@ -235,7 +263,7 @@ def _add_tokenize(commands: "Commands") -> None:
 def _add_inspect(commands: "Commands") -> None:
     purpose = "say what a model file holds and whether it runs here"
     parser = _add_command(commands, "inspect", purpose, INSPECT_EXAMPLES)
-    parser.add_argument("model", metavar="MODEL", help="a GGUF file, or the folder of a split one")
+    parser.add_argument("model", metavar="MODEL", help=MODEL.help)
     parser.add_argument("--json", action="store_true", default=False, help="print one JSON object")
 
 
@@ -247,19 +275,8 @@ def _add_plan(commands: "Commands") -> None:
     parser.add_argument(
         "--force", action="store_true", help="go on without the reserve, or with too little RAM"
     )
-    for title, flags in (("the machine", MACHINE_FLAGS), ("settings", PLAN_FLAGS)):
-        group = parser.add_argument_group(title)
-        for flag in flags:
-            add_flag(group, flag)
-    _add_mtp(group)
-
-
-def _add_mtp(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--mtp",
-        action=argparse.BooleanOptionalAction,
-        help="load the block that drafts tokens (default: leave it out)",
-    )
+    _add_group(parser, "the machine", MACHINE_FLAGS)
+    _add_group(parser, "settings", PLAN_FLAGS)
 
 
 def _add_paths(commands: "Commands") -> None:

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from stratadesk.cli.card_inputs import machine_facts, plan_settings
+from stratadesk.cli.kept_settings import with_kept
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
 
@@ -16,6 +17,7 @@ def plan(arguments: argparse.Namespace) -> int:
         UsageError: settings that cannot work with the model.
         GgufError: the file is unsound.
     """
+    arguments, _ = with_kept(arguments, ("engine", "memory"))
     machine, settings = machine_facts(arguments), plan_settings(arguments)
     start_logging()
     from stratadesk.engine.gguf_file import GgufFile

@@ -5,8 +5,18 @@ import sys
 from collections.abc import Sequence
 
 from stratadesk import logs
-from stratadesk.cli import chat, model_commands, plan_command, run, versions
+from stratadesk.cli import (
+    bench_command,
+    chat,
+    config_command,
+    demo_command,
+    model_commands,
+    plan_command,
+    run,
+    versions,
+)
 from stratadesk.cli.parser import build_parser
+from stratadesk.cli.reset_terminal import reset_terminal
 from stratadesk.cli.terminal import abandon_stdout, print_error, use_utf8
 from stratadesk.errors import StrataDeskError
 from stratadesk.exit_codes import ExitCode
@@ -39,6 +49,8 @@ def dispatch(arguments: argparse.Namespace) -> int:
     """Call what the command name stands for; without one, the chat."""
     if arguments.version:
         return versions.show_versions(arguments)
+    if arguments.reset_terminal:
+        return reset_terminal()
     commands = {
         None: chat.start_chat,
         "run": run.run,
@@ -47,5 +59,8 @@ def dispatch(arguments: argparse.Namespace) -> int:
         "inspect": model_commands.inspect,
         "plan": plan_command.plan,
         "paths": versions.show_paths,
+        demo_command.NAME: demo_command.demo,
+        config_command.NAME: config_command.config,
+        bench_command.NAME: bench_command.bench,
     }
     return commands[arguments.command](arguments)

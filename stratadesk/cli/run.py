@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stratadesk.cli.inputs import engine_settings, read_text, sampling_settings, token_ids
+from stratadesk.cli.kept_settings import with_kept
 from stratadesk.errors import UsageError
 from stratadesk.logs import start_logging
 
@@ -17,6 +18,7 @@ REQUEST_ID = 1
 
 def run(arguments: argparse.Namespace) -> int:
     """Answer the prompt of the command line and return the exit code."""
+    arguments, _ = with_kept(arguments, ("engine", "sampling", "memory"))
     request = build_request(arguments)
     settings = engine_settings(arguments)
     start_logging()

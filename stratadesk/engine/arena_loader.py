@@ -13,9 +13,12 @@ from stratadesk.errors import UnsupportedModelError
 
 if TYPE_CHECKING:
     from stratadesk.engine.ops import ExpertLayer, Tensor, Weight
+    from stratadesk.kernels.expert_form import ExpertForm
     from stratadesk.kernels.host.backend import HostOps
 
 EMBEDDING_TENSOR = "token_embd.weight"
+DRAFT_EMBEDDING = "nextn.embed_tokens.weight"
+NGRAM_TABLE = "per_layer_token_embd.weight"
 
 
 class ArenaLoader:
@@ -34,7 +37,7 @@ class ArenaLoader:
     def load(self, name: str) -> Weight:
         """The tensor `name` as a weight, in its place."""
         info, data = self._gguf.tensors[name], self._gguf.data(name)
-        on_host = name.endswith("_exps.weight")
+        on_host = name.endswith(("_exps.weight", DRAFT_EMBEDDING, NGRAM_TABLE))
         on_host |= name == EMBEDDING_TENSOR and not self._memory.plan.shape.tied
         if not on_host:
             target = self._place(name, data.size)
@@ -54,11 +57,17 @@ class ArenaLoader:
         self._ops.resident = self._dense
         return self._ops.dense(weight)
 
-    def expert_layer(self, parts: Sequence[Weight]) -> ExpertLayer:
+    def expert_layer(self, parts: Sequence[Weight], form: ExpertForm) -> ExpertLayer:
         """The experts of the next layer that has any."""
-        layer = self._ops.expert_layer(len(self.tier.layers), parts)
+        layer = self._ops.expert_layer(len(self.tier.layers), parts, form)
         self.tier.add(layer)
         return layer
+
+    def head_rows(
+        self, weight: Weight, heads: int, first: int, rows: int, *, transposed: bool
+    ) -> Tensor:
+        """Each head's rows of a weight."""
+        return self._ops.head_rows(weight, heads, first, rows, transposed=transposed)
 
     def _place(self, name: str, size: int) -> Tensor:
         if name == HEAD_TENSOR:

@@ -1,6 +1,6 @@
 """Choosing and preparing the backend that computes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A device's operations. `prepare(formats, kv_format, progress)` makes its kernels ready.
+    """A device's operations. `prepare(formats, kv_format, progress, modules)` readies its kernels.
 
-    `kernels_kept` tells whether a run before has compiled some of them.
+    `modules` are those that the family names. `kernels_kept` tells whether a run before has
+    compiled some of them.
     """
 
     device: str
     ops: "HostOps"
     kernels_kept: bool
-    prepare: Callable[[set[str], str, Callable[[int, int], None]], None]
+    prepare: Callable[[set[str], str, Callable[[int, int], None], Sequence[str]], None]
 
 
 def choose_device(device: Device) -> Device:

@@ -1,4 +1,7 @@
-"""Changing a loaded model's share of the card while it runs: reserve, alias, and pressure."""
+"""Changing a loaded model's share of the card while it runs: reserve, alias, and pressure.
+
+What there is to see of it is told from here too: free memory, slots, and what is set.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from stratadesk.engine.card_events import CacheSample, CardSettings, ReservePreviewed
 from stratadesk.engine.events import ReserveApplied, VramSample
+from stratadesk.engine.vram.cache_report import CacheReporter
 from stratadesk.engine.vram.capacity_rule import CapacityRule
 from stratadesk.engine.vram.give_back import keep_reserve
 from stratadesk.engine.vram.live_reader import simulated_reader
@@ -15,13 +20,21 @@ from stratadesk.engine.vram.plan_settings import HeadAlias
 from stratadesk.engine.vram.probe import Probe, VramProbe
 from stratadesk.engine.vram.readings import MemoryReading
 from stratadesk.engine.vram.states import MemoryState, MemoryStatus
-from stratadesk.units import MIB
+from stratadesk.engine.vram.wording import banner
+from stratadesk.units import GIB, MIB
 
 if TYPE_CHECKING:
     from stratadesk.engine.model import LoadedModel
     from stratadesk.engine.vram.resizing import Resize
 
-Emit = Callable[[ReserveApplied | VramSample], None]
+Emit = Callable[[ReserveApplied | ReservePreviewed | VramSample | CacheSample | CardSettings], None]
+
+RESERVE_STEP = 64 * MIB
+"""By how much one key changes the reserve."""
+SMALL_CARD, SMALL_STEPS = 1 * GIB, 128
+"""On a smaller card, which is a simulated one, a step is this part of it."""
+
+MORE_FREE = "more was free than the reserve"
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +61,10 @@ class CardControl:
             simulated_reader(lambda: (card.free, card.total)), machine.reserve, clock=clock
         )
         self._rule = CapacityRule(model.memory.plan.settings.block_bytes)
+        self._report = _reporter(model, clock)
+        self._told_settings: CardSettings | None = None
+        self._last_told: ReserveApplied | None = None
+        self._logged_state = MemoryState.OK
 
     def seconds_left(self) -> float | None:
         """Seconds until the next sample is due; None when no more will come."""
@@ -59,22 +76,53 @@ class CardControl:
         if done.slots or not done.reached:
             log.warning("%s", done.sentence)
             self._changed()
+        self._tell_memory(self._probe.status())
+        self._tell_cache()
+        self._tell_settings()
 
     def attend(self) -> None:
         """Take a sample if one is due, tell it, and act on pressure or on lasting room."""
         status = self._probe.take_if_due()
-        if status is None:
-            return
-        self._emit(VramSample(status))
+        if status is not None:
+            self._tell_memory(status)
+            self._act(status)
+        if self._tell_cache():
+            self._tell_settings()
+
+    def _act(self, status: MemoryStatus) -> None:
+        """Answer pressure or lasting room, unless that would change nothing."""
         advice = self._rule.advise(status)
-        if advice:
-            urgent = status.state is MemoryState.ZERO
-            self._told(self._model.resize_by(advice, urgent=urgent), _reason(status))
+        arena = self._model.memory.arena
+        if not advice or (advice > 0 and self._reachable(arena.end + advice) == arena.end):
+            return
+        urgent = status.state is MemoryState.ZERO
+        reason = MORE_FREE if advice > 0 else _reason(status)
+        self._told(self._model.resize_by(advice, urgent=urgent), reason)
+
+    def _reachable(self, end: int) -> int:
+        resize, _ = self._model.memory.machine.preview(end)
+        return resize.reached
 
     def set_reserve(self, reserve: int) -> None:
         """Keep `reserve` bytes free from the next safe point on, and tell what was reached."""
         self._probe_reserve(reserve)
         self._told(self._model.set_reserve(reserve), "")
+
+    def preview_reserve(self, reserve: int) -> None:
+        """Tell what keeping `reserve` bytes free would do."""
+        memory, card = self._model.memory, self._model.memory.card
+        resize, waits = memory.machine.preview(memory.arena.end + card.free - reserve)
+        self._emit(
+            ReservePreviewed(
+                before=memory.machine.reserve,
+                reserve=reserve,
+                slots_before=memory.cache.slots,
+                slots=resize.slots,
+                free=card.free + memory.arena.end - resize.reached,
+                waits=waits,
+                limitation=resize.limitation,
+            )
+        )
 
     def set_alias(self, alias: HeadAlias) -> None:
         """Let prompts take the head's bytes or not, from the next prompt on.
@@ -83,6 +131,7 @@ class CardControl:
             UsageError: the model's head is its embedding, which is never lent.
         """
         self._model.set_alias(alias)
+        self._tell_settings()
 
     def close(self) -> None:
         """Let go of the probe."""
@@ -110,8 +159,52 @@ class CardControl:
             limitation=resize.limitation,
             reason=reason,
         )
+        if not self._is_news(event):
+            return
+        self._last_told = event
         log.info("reserve %.0f MiB: %s", event.reserve / MIB, event)
         self._emit(event)
+        self._tell_settings()
+
+    def _is_news(self, event: ReserveApplied) -> bool:
+        """Whether it is more than the last one said again: pressure is answered every sample."""
+        last = self._last_told
+        if last is None or not event.reason or not last.reason:
+            return True
+        stuck = event.done and event.slots == last.slots and bool(event.limitation)
+        return event.done is not last.done or not (stuck or not event.done)
+
+    def _tell_memory(self, status: MemoryStatus) -> None:
+        self._emit(VramSample(status, self._model.memory.machine.ledger()))
+        if status.state is not self._logged_state:
+            self._logged_state = status.state
+            said = banner(status)
+            log.warning("video memory %s: %s", status.state, said.text if said else "all is well")
+
+    def _tell_cache(self) -> bool:
+        sample = self._report.take_if_due()
+        if sample is not None:
+            self._emit(sample)
+        return sample is not None
+
+    def _tell_settings(self) -> None:
+        """Tell what is set, when it has changed."""
+        settings = self._settings()
+        if settings != self._told_settings:
+            self._told_settings = settings
+            self._emit(settings)
+
+    def _settings(self) -> CardSettings:
+        memory, machine = self._model.memory, self._model.memory.machine
+        step = _step(memory.card.total, memory.plan.settings.block_bytes)
+        higher, _ = machine.preview(memory.arena.end - step)
+        return CardSettings(
+            alias=machine.alias,
+            alias_next=machine.alias_next,
+            reserve=machine.reserve,
+            step=step,
+            step_slots=memory.cache.slots - higher.slots,
+        )
 
     def _changed(self) -> None:
         self._rule.changed(self._clock())
@@ -121,7 +214,22 @@ class CardControl:
             self._probe.reserve = reserve
 
 
+def _step(card: int, block: int) -> int:
+    """One step of the reserve: whole blocks on a small card, `RESERVE_STEP` on any other."""
+    if card >= SMALL_CARD:
+        return RESERVE_STEP
+    return max(card // SMALL_STEPS // block, 1) * block
+
+
+def _reporter(model: LoadedModel, clock: Callable[[], float]) -> CacheReporter:
+    memory = model.memory
+    mixtures = memory.plan.shape.experts(memory.plan.settings.mtp)
+    experts = sum(mixture.experts for mixture in mixtures)
+    state = memory.machine
+    return CacheReporter(memory.cache, experts, memory.plan.host, lambda: state.state, clock)
+
+
 def _reason(status: MemoryStatus) -> str:
     if status.grew is not None:
         return f"{status.grew.name} took {status.grew.n_bytes / MIB:,.0f} MiB"
-    return "other programs changed what is free"
+    return "other programs took video memory"

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.vram.arena import Arena
-from stratadesk.engine.vram.costs import CostModel
 from stratadesk.engine.vram.expert_cache import ExpertCache
 from stratadesk.engine.vram.geometry import Span
 from stratadesk.engine.vram.head_store import HeadInMemory, HeadStore, HostHeadStore
@@ -16,7 +15,7 @@ from stratadesk.engine.vram.ledger import CardFigures, LedgerLine
 from stratadesk.engine.vram.phase_table import VramPhase
 from stratadesk.engine.vram.phases import VramMachine, VramOptions
 from stratadesk.engine.vram.plan import VramPlan
-from stratadesk.engine.vram.requests import RequestPlan, RequestPlanner
+from stratadesk.engine.vram.requests import RequestPlan
 from stratadesk.engine.vram.resizing import Floor
 from stratadesk.kernels.host.memory import HostMemory, SimulatedCard
 from stratadesk.kernels.host.workspace import StackWorkspace
@@ -78,12 +77,8 @@ class CardMemory:
 
     def request(self, tokens: int) -> RequestPlan:
         """How `tokens` fresh tokens are read in the arena as large, and the alias as set, now."""
-        plan = self.plan
-        settings = replace(plan.settings, alias=self.machine.alias)
-        layers = plan.shape.running(settings.mtp)
-        costs = CostModel(layers, plan.machine.rates, plan.host.pinned_share)
-        planner = RequestPlanner(plan.planner, settings, costs, plan.inputs.rule.decode_window)
-        return planner.choose(replace(plan.arena, slots=self.cache.slots), tokens)
+        requests = self.plan.requests.with_alias(self.machine.alias)
+        return requests.choose(replace(self.plan.arena, slots=self.cache.slots), tokens)
 
     def workspace(self, span: Span) -> StackWorkspace:
         """A stack of tensors in `span`."""

@@ -36,16 +36,17 @@ class EngineSettings:
     """How a model is loaded.
 
     `max_context` is in tokens, 0 meaning the model's own length but at most 32,768; `chunk` is
-    the number of prompt tokens computed at once, 0 leaving it to the plan. `plan` and `machine`
-    say what is chosen and what there is of a card's memory; without them the host takes the RAM
-    it needs. `poison` overwrites memory that was lent or is fresh with NaN patterns and compares
-    bytes before each use (tests, debugging).
+    the number of prompt tokens computed at once, 0 leaving it to the plan. `mtp` loads the block
+    that drafts tokens. `plan` and `machine` say what is chosen and what there is of a card's
+    memory; without them the host takes the RAM it needs. `poison` overwrites memory that was lent
+    or is fresh with NaN patterns and compares bytes before each use (tests, debugging).
     """
 
     device: Device = Device.AUTO
     max_context: int = 0
     kv_format: KvFormat = KvFormat.F16
     chunk: int = 0
+    mtp: bool = False
     plan: PlanSettings | None = None
     machine: MachineFacts | None = None
     poison: bool = False
@@ -125,6 +126,13 @@ class SetReserve:
 
 
 @dataclass(frozen=True, slots=True)
+class PreviewReserve:
+    """Tell what keeping `reserve` bytes free would do, and change nothing."""
+
+    reserve: int
+
+
+@dataclass(frozen=True, slots=True)
 class SetHeadAlias:
     """Whether prompts may take the head's bytes, from the next prompt on."""
 
@@ -136,4 +144,4 @@ class Shutdown:
     """Release everything and end the engine thread."""
 
 
-Command = LoadModel | Generate | Cancel | SetReserve | SetHeadAlias | Shutdown
+Command = LoadModel | Generate | Cancel | PreviewReserve | SetReserve | SetHeadAlias | Shutdown

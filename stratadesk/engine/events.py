@@ -7,6 +7,15 @@ yet; all others are delivered each and in order. Times are seconds of `time.mono
 from dataclasses import dataclass
 from enum import StrEnum
 
+from stratadesk.engine.card_events import (
+    CacheSample,
+    CardSettings,
+    DeviceLost,
+    PowerSample,
+    Provenance,
+    ReservePreviewed,
+)
+from stratadesk.engine.vram.ledger import Ledger
 from stratadesk.engine.vram.phase_table import VramPhase
 from stratadesk.engine.vram.states import MemoryStatus
 
@@ -152,9 +161,10 @@ class MemorySample:
 
 @dataclass(frozen=True, slots=True)
 class VramSample:
-    """How much of the card is free and how urgent that is."""
+    """How much of the card is free and how urgent that is; `ledger` is that of the moment."""
 
     status: MemoryStatus
+    ledger: Ledger | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +244,26 @@ Event = (
     | MemorySample
     | VramPhase
     | VramSample
+    | CacheSample
+    | CardSettings
+    | ReservePreviewed
     | ReserveApplied
+    | PowerSample
+    | DeviceLost
+    | Provenance
     | RequestFinished
     | Failure
     | EngineStopped
 )
 
-LATEST_VALUE = (LoadProgress, PromptProgress, DecodeProgress, MemorySample, VramSample)
+LATEST_VALUE = (
+    LoadProgress,
+    PromptProgress,
+    DecodeProgress,
+    MemorySample,
+    VramSample,
+    CacheSample,
+    CardSettings,
+    ReservePreviewed,
+    PowerSample,
+)

@@ -38,7 +38,7 @@ def plan_for_host(gguf: GgufFile, settings: EngineSettings) -> VramPlan:
     shape = read_shape(gguf)
     wanted = settings.plan or PlanSettings(
         reserve=0,
-        expert_cache=STAGING_ONLY if any(shape.experts(mtp=False)) else None,
+        expert_cache=STAGING_ONLY if any(shape.experts(settings.mtp)) else None,
         alias=HeadAlias.OFF,
         prefill=DEFAULT_CHUNK,
         prefill_layout=Layout.FIXED,
@@ -50,12 +50,10 @@ def plan_for_host(gguf: GgufFile, settings: EngineSettings) -> VramPlan:
         max_context=settings.max_context or wanted.max_context,
         kv_format=settings.kv_format,
         prefill=settings.chunk or wanted.prefill,
+        mtp=settings.mtp or wanted.mtp,
     )
-    if wanted.mtp or wanted.drafts:
-        raise UsageError(
-            "This version does not run the block that drafts tokens.",
-            "Leave out --mtp and --spec.",
-        )
+    if wanted.drafts:
+        raise UsageError("This version does not write answers from drafts.", "Leave out --spec.")
     memory = psutil.virtual_memory()
     machine = settings.machine or MachineFacts(
         card=memory.total, desktop=0, context=0, ram=memory.total

@@ -29,6 +29,9 @@ class Metadata(Protocol):
     def get_str(self, key: str, default: str | None = None) -> str:
         """A text."""
 
+    def get_bool(self, key: str, default: bool | None = None) -> bool:
+        """True or false."""
+
     def get_ints(self, key: str) -> Sequence[int]:
         """An array of whole numbers."""
 
@@ -68,6 +71,15 @@ class Hyperparameters:
     def text(self, name: str, default: str | None = None) -> str:
         """A string."""
         return self._metadata.get_str(self.key(name), default)
+
+    def boolean(self, name: str, default: bool | None = None) -> bool:
+        """True or false."""
+        return self._metadata.get_bool(self.key(name), default)
+
+    def is_list(self, name: str) -> bool:
+        """Whether the key is present and not a single value."""
+        value = self._metadata.metadata.get(self.key(name))
+        return value is not None and not isinstance(value, bool | int | float | str | bytes)
 
     def integers(self, name: str) -> tuple[int, ...]:
         """An array of whole numbers, empty when absent."""

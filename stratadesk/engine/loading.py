@@ -47,7 +47,7 @@ def load_model(
     device = choose_device(settings.device)
     with ExitStack() as undo:
         gguf = undo.enter_context(GgufFile.open(path))
-        family(gguf.architecture)
+        architecture = family(gguf.architecture)
         formats = _checked_formats(gguf) | {"F32"}
         plan = plan_for_host(gguf, settings)
         plan.check()
@@ -56,6 +56,7 @@ def load_model(
             formats,
             settings.kv_format.upper(),
             _kernel_progress(progress, patient=backend.kernels_kept),
+            architecture.kernels,
         )
         model = _build(gguf, plan, backend.ops, settings, phases)
         undo.pop_all()
@@ -79,7 +80,9 @@ def _build(
         memory.machine.loading()
         loader = ArenaLoader(gguf, ops, memory)
         table = TensorTable(gguf.tensors, loader)
-        weights = family(gguf.architecture)(Hyperparameters(gguf), table, vocab_size)
+        weights = family(gguf.architecture)(
+            Hyperparameters(gguf), table, vocab_size, mtp=plan.settings.mtp
+        )
         table.finish()
         memory.machine.loaded()
         undo.pop_all()

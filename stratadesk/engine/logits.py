@@ -15,22 +15,30 @@ from stratadesk.engine.model import LoadedModel
 from stratadesk.engine.prompt import check_token_ids
 from stratadesk.errors import StrataDeskError, UsageError
 
+Floats = npt.NDArray[np.float32]
 
-def compute_logits(
-    model: LoadedModel, tokens: Sequence[int], chunk: int
-) -> npt.NDArray[np.float32]:
+
+def compute_logits(model: LoadedModel, tokens: Sequence[int], chunk: int) -> Floats:
     """Logits after every token, float32 [len(tokens), vocabulary], read `chunk` at a time.
 
     Raises UsageError for an empty sequence or ids outside the vocabulary.
     """
-    if not tokens:
-        raise UsageError("There are no tokens to compute.", "Give at least one token id.")
-    check_token_ids(tokens, model.vocab_size)
     state = model.new_state()
-    rows = []
-    for start in range(0, len(tokens), chunk):
-        rows.append(model.forward(state, tokens[start : start + chunk], logits="all"))
+    rows = [model.forward(state, part, logits="all") for part in _chunks(model, tokens, chunk)]
     return np.concatenate([row for row in rows if row is not None])
+
+
+def compute_drafted_logits(
+    model: LoadedModel, tokens: Sequence[int], chunk: int
+) -> tuple[Floats, Floats]:
+    """As `compute_logits`, and the draft head's logits, of the same shape.
+
+    Row t of the head's comes from token t and the trunk's state at t - 1, zeros for the first.
+    """
+    state = model.new_state()
+    rows = [model.forward_with_drafts(state, part) for part in _chunks(model, tokens, chunk)]
+    trunk, drafted = zip(*rows, strict=True)
+    return np.concatenate(trunk), np.concatenate(drafted)
 
 
 def write_logits(
@@ -38,27 +46,45 @@ def write_logits(
 ) -> tuple[int, int]:
     """Write array `logits` to the .npz file `out` and return its shape.
 
-    `settings.chunk` tokens, at least 1, are read at a time. The file appears complete or not at
-    all. Raises what `load_model` and `compute_logits` raise.
+    With `settings.mtp` also `mtp_logits`, those of the draft head. `settings.chunk` tokens, at
+    least 1, are read at a time. The file appears complete or not at all. Raises what `load_model`
+    and `compute_logits` raise.
     """
     model = load_model(path, settings, _ignore)
     try:
-        logits = compute_logits(model, tokens, settings.chunk)
+        arrays = _arrays(model, tokens, settings)
     finally:
         model.close()
-    _save(out, logits)
-    return logits.shape[0], logits.shape[1]
+    _save(out, arrays)
+    rows, vocab = arrays["logits"].shape
+    return rows, vocab
+
+
+def _arrays(
+    model: LoadedModel, tokens: Sequence[int], settings: EngineSettings
+) -> dict[str, Floats]:
+    if not settings.mtp:
+        return {"logits": compute_logits(model, tokens, settings.chunk)}
+    logits, drafted = compute_drafted_logits(model, tokens, settings.chunk)
+    return {"logits": logits, "mtp_logits": drafted}
+
+
+def _chunks(model: LoadedModel, tokens: Sequence[int], chunk: int) -> list[Sequence[int]]:
+    if not tokens:
+        raise UsageError("There are no tokens to compute.", "Give at least one token id.")
+    check_token_ids(tokens, model.vocab_size)
+    return [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]
 
 
 def _ignore(progress: LoadProgress) -> None:
     """Say nothing: a script reads this command's output."""
 
 
-def _save(out: Path, logits: npt.NDArray[np.float32]) -> None:
+def _save(out: Path, arrays: dict[str, Floats]) -> None:
     try:
         handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp")
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, logits=logits)
+            np.savez(file, **arrays)  # type: ignore[arg-type]
         os.replace(name, out)
     except OSError as error:
         raise StrataDeskError(

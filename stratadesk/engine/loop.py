@@ -16,6 +16,7 @@ from stratadesk.engine.commands import (
     Command,
     Generate,
     LoadModel,
+    PreviewReserve,
     SetHeadAlias,
     SetReserve,
     Shutdown,
@@ -25,6 +26,7 @@ from stratadesk.engine.events import EngineStopped, LoadProgress, Phase
 from stratadesk.engine.failures import failure_of
 from stratadesk.engine.memory_probe import MemoryProbe
 from stratadesk.engine.phases import Phases
+from stratadesk.engine.power_probe import PowerProbe
 from stratadesk.engine.protocols import PhaseSink, ProgressSink
 from stratadesk.engine.request import Request, never_started
 from stratadesk.engine.runtime import Runtime, open_runtime
@@ -56,7 +58,7 @@ class Engine:
     with it, so that nothing half-computed is ever reused.
 
     Every `PhaseChanged` comes from here. A `MemorySample` comes once a second, as far as a step
-    lets it. The last event is `EngineStopped`.
+    lets it, a `PowerSample` when power has changed. The last event is `EngineStopped`.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Engine:
         self.events = EventQueue()
         self._opener = opener
         self._probe = probe or MemoryProbe(clock=clock)
+        self._power = PowerProbe(clock=clock)
         self._clock = clock
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._jobs: deque[LoadModel | Generate] = deque()
@@ -129,6 +132,9 @@ class Engine:
         sample = self._probe.take_if_due()
         if sample is not None:
             self.events.put(sample)
+        power = self._power.take_if_news()
+        if power is not None:
+            self.events.put(power)
         if self._runtime is not None and self._runtime.control is not None:
             self._runtime.control.attend()
 
@@ -153,7 +159,7 @@ class Engine:
                 self._cancel(request_id)
             case LoadModel() | Generate():
                 self._jobs.append(command)
-            case SetReserve() | SetHeadAlias():
+            case PreviewReserve() | SetReserve() | SetHeadAlias():
                 self._adjust(command)
 
     def _cancel(self, request_id: int) -> None:
@@ -164,24 +170,27 @@ class Engine:
                 self._jobs.remove(job)
                 self._withdraw(job)
 
-    def _adjust(self, command: SetReserve | SetHeadAlias) -> None:
+    def _adjust(self, command: PreviewReserve | SetReserve | SetHeadAlias) -> None:
         try:
             self._apply(command)
         except StrataDeskError as error:
             log.warning("a setting was refused: %s", error)
             self.events.put(failure_of(error, "The change", None, self._runtime))
 
-    def _apply(self, command: SetReserve | SetHeadAlias) -> None:
+    def _apply(self, command: PreviewReserve | SetReserve | SetHeadAlias) -> None:
         control = self._runtime.control if self._runtime is not None else None
         if control is None:
             raise UsageError(
                 "There is no card whose memory could be shared out differently.",
                 "Load a model with --vram-mib to simulate one.",
             )
-        if isinstance(command, SetReserve):
-            control.set_reserve(command.reserve)
-        else:
-            control.set_alias(command.alias)
+        match command:
+            case PreviewReserve():
+                control.preview_reserve(command.reserve)
+            case SetReserve():
+                control.set_reserve(command.reserve)
+            case SetHeadAlias():
+                control.set_alias(command.alias)
 
     def _withdraw(self, job: LoadModel | Generate) -> None:
         if isinstance(job, Generate):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from stratadesk.engine.drafting import Drafting
 from stratadesk.engine.vram.invariants import InvariantError
 from stratadesk.engine.vram.phase_table import COMPUTING, VramState
 from stratadesk.engine.vram.plan_settings import HeadAlias
@@ -18,8 +19,9 @@ from stratadesk.kernels.host.workspace import HeapWorkspace
 from stratadesk.units import MIB
 
 if TYPE_CHECKING:
-    from stratadesk.engine.architectures.base import Family
+    from stratadesk.engine.architectures.base import Drafter, Family
     from stratadesk.engine.card_memory import CardMemory
+    from stratadesk.engine.drafting import DraftState
     from stratadesk.engine.expert_supply import CardExperts
     from stratadesk.engine.gguf_file import GgufFile
     from stratadesk.engine.ops import LayerState
@@ -39,12 +41,23 @@ class ModelState:
 
     layers: Sequence[LayerState]
     position: int = 0
+    draft: DraftState | None = None
 
     def commit(self, tokens: int) -> None:
         """Count `tokens` more as held, once every layer has computed them."""
         for layer in self.layers:
             layer.commit()
+        if self.draft is not None:
+            self.draft.commit()
         self.position += tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Hidden states [n, E] of a chunk that outlive it: the trunk's, the draft head's if loaded."""
+
+    trunk: Floats
+    draft: Floats | None
 
 
 class LoadedModel:
@@ -77,6 +90,9 @@ class LoadedModel:
         self._ops = ops
         self._experts = experts
         self._family = family_model
+        self._drafting: Drafting | None = None
+        if family_model.draft is not None:
+            self._drafting = Drafting(ops, family_model.draft, family_model.width)
         self._kv_format = plan.settings.kv_format.upper()
         self._scratch = memory.workspace(memory.scratch)
         self._ops.workspace = self._scratch
@@ -89,7 +105,10 @@ class LoadedModel:
             layer.mixer.new_state(self._ops, self.context, self._kv_format)
             for layer in self._family.layers
         )
-        return ModelState(tuple(states))
+        state = ModelState(tuple(states))
+        if self._drafting is not None:
+            state.draft = self._drafting.new_state(self.context, self._kv_format)
+        return state
 
     def begin_request(self, fresh: int) -> RequestPlan:
         """Plan how `fresh` tokens are read, 0 for none, and lend what that needs.
@@ -146,13 +165,50 @@ class LoadedModel:
         """
         rows = {"none": slice(0, 0), "last": slice(-1, None), "all": slice(None)}[logits]
         with self._request(len(tokens)):
-            self.memory.machine.safe_point()
-            kept = [self._pass(state, chunk, rows) for chunk in self._chunks(tokens)]
+            kept = [kept.trunk for kept in self._read(state, tokens, rows)]
             if logits == "none":
                 return None
             self._end_prompt()
-            values = self._logits(np.concatenate(kept) if logits == "all" else kept[-1])
+            hidden = np.concatenate(kept) if logits == "all" else kept[-1]
+            values = self._logits(hidden, self._family)
         return values if logits == "all" else values[0]
+
+    def forward_with_drafts(
+        self, state: ModelState, tokens: Sequence[int]
+    ) -> tuple[Floats, Floats]:
+        """As `forward` for all tokens; also the draft head's logits, [len(tokens), vocabulary].
+
+        Its row t comes from token t and the trunk's state at t - 1, zeros before the first token.
+
+        Raises:
+            UsageError: the model is loaded without a draft head; or as for `forward`.
+        """
+        head = self._drafts().head
+        with self._request(len(tokens)):
+            kept = list(self._read(state, tokens, slice(None)))
+            self._end_prompt()
+            drafted = [part.draft for part in kept if part.draft is not None]
+            trunk = self._logits(np.concatenate([part.trunk for part in kept]), self._family)
+            return trunk, self._logits(np.concatenate(drafted), head)
+
+    def draft(self, state: ModelState, token: int) -> Floats:
+        """Draft: the logits [vocabulary] behind `token`, as if it followed the tokens held.
+
+        Called again it goes on behind the drafts made so far, until `forward` appends tokens.
+        The caller sees to it that the context is not exceeded.
+
+        Raises:
+            UsageError: the model is loaded without a draft head; or as for `forward`.
+        """
+        drafting = self._drafts()
+        with self._request(0):
+            self._end_prompt()
+            self._experts.begin_pass()
+            with self._ops.scope():
+                assert state.draft is not None
+                kept = drafting.draft(state.draft, token, state.position).copy()
+            values: Floats = self._logits(kept, drafting.head)[0]
+        return values
 
     def set_reserve(self, reserve: int) -> Resize:
         """Move the arena's end so that `reserve` bytes of the card stay free."""
@@ -207,26 +263,47 @@ class LoadedModel:
         size = choice.chunk if choice else self.memory.plan.inputs.rule.decode_window
         return (tokens[i : i + size] for i in range(0, len(tokens), size))
 
-    def _pass(self, state: ModelState, tokens: Sequence[int], rows: slice) -> Floats:
-        """Compute one chunk and commit it; a copy of the hidden states `rows`, [n, E]."""
+    def _read(self, state: ModelState, tokens: Sequence[int], rows: slice) -> Iterator[Kept]:
+        """Compute and commit `tokens` chunk by chunk; copies of the hidden states `rows`."""
+        self.memory.machine.safe_point()
+        for chunk in self._chunks(tokens):
+            yield self._pass(state, chunk, rows)
+
+    def _pass(self, state: ModelState, tokens: Sequence[int], rows: slice) -> Kept:
+        """Compute one chunk and commit it; copies of the hidden states `rows`."""
         ids = np.asarray(tokens, np.int32)
         self._experts.begin_pass()
         with self._ops.scope():
             hidden = self._family.hidden(self._ops, ids, state.position, state.layers)
-            kept: Floats = hidden[rows].copy()
+            kept = Kept(hidden[rows].copy(), self._follow(state, ids, hidden, rows))
         state.commit(ids.size)
         if not self._experts.reads_prompt:
             self._experts.refill(REFILL_BYTES)
         return kept
 
-    def _logits(self, hidden: Floats) -> Floats:
-        """Logits of hidden states [n, E], from the head in its region."""
+    def _follow(
+        self, state: ModelState, ids: npt.NDArray[np.int32], hidden: Floats, rows: slice
+    ) -> Floats | None:
+        """Let the draft head read the chunk too, if there is one; a copy of its states `rows`."""
+        if self._drafting is None or state.draft is None:
+            return None
+        drafted = self._drafting.follow(state.draft, ids, hidden, state.position)
+        kept: Floats = drafted[rows].copy()
+        return kept
+
+    def _drafts(self) -> Drafting:
+        if self._drafting is None:
+            raise UsageError(f"{self.name} is loaded without its draft head.", "Add --mtp.")
+        return self._drafting
+
+    def _logits(self, hidden: Floats, of: Family | Drafter) -> Floats:
+        """Logits of hidden states [n, E] of the trunk or the draft head, from the head in place."""
         self.memory.machine.head()
         if len(hidden) > 1:
             # More rows than a step needs do not fit the decode scratch.
             self._ops.workspace = HeapWorkspace()
         with self._ops.scope():
-            values: Floats = self._family.logits(self._ops, hidden).copy()
+            values: Floats = of.logits(self._ops, hidden).copy()
         self._ops.workspace = self._scratch
         return values
 

@@ -12,6 +12,12 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from stratadesk.engine.ops_blocks import BlockOps
+from stratadesk.engine.ops_latent import LatentOps
+from stratadesk.engine.ops_streams import StreamOps
+from stratadesk.kernels.expert_form import PLAIN_EXPERTS, ExpertForm
+from stratadesk.kernels.router_spec import RouterSpec
+
 Tensor: TypeAlias = Any
 Weight: TypeAlias = Any
 ExpertLayer: TypeAlias = Any
@@ -30,7 +36,7 @@ class LayerState(Protocol):
         """Make what the last chunk wrote the state that the next one reads."""
 
 
-class Ops(Protocol):
+class Ops(LatentOps, StreamOps, BlockOps, Protocol):
     """Everything a model family computes with."""
 
     def weight(
@@ -41,7 +47,9 @@ class Ops(Protocol):
     def dense(self, weight: Weight) -> Tensor:
         """Decode a small weight wholly to float32: [n], or [rows, columns]."""
 
-    def expert_layer(self, index: int, parts: Sequence[Weight]) -> ExpertLayer:
+    def expert_layer(
+        self, index: int, parts: Sequence[Weight], form: ExpertForm = PLAIN_EXPERTS
+    ) -> ExpertLayer:
         """The experts of the `index`-th layer that has any.
 
         `parts` are one fused weight [N, 2F, E] or gate and up [N, F, E], then down [N, E, F].
@@ -59,17 +67,20 @@ class Ops(Protocol):
     def feed_forward(self, gate: Weight, up: Weight, down: Weight, x: Tensor) -> Tensor:
         """Down · (silu(gate x) ⊙ (up x)), [T, E]."""
 
-    def route(self, logits: Tensor, used: int, renormalise: bool) -> Routing:
-        """Softmax over logits [T, N], the `used` largest, optionally divided by their sum."""
+    def route(self, logits: Tensor, spec: RouterSpec) -> Routing:
+        """Experts and weights of every token from the router's logits [T, N]."""
 
     def experts(self, layer: ExpertLayer, x: Tensor, chosen: Routing) -> Tensor:
-        """Weighted sum of the chosen experts' feed-forwards in router order, [T, E]."""
+        """Weighted sum of the chosen experts' outputs in router order, [T, E]."""
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """X / sqrt(mean(x²) + eps) · weight over the last axis."""
 
     def rms_norm_silu_gate(self, x: Tensor, gate: Tensor, weight: Tensor, eps: float) -> Tensor:
         """rms_norm(x) · silu(gate) over the last axis."""
+
+    def rms_norm_sigmoid_gate(self, x: Tensor, gate: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """rms_norm(x) · sigmoid(gate) over the last axis."""
 
     def rope_table(
         self, start: int, count: int, frequencies: npt.NDArray[np.float64], magnitude: float
@@ -86,15 +97,31 @@ class Ops(Protocol):
         """An empty KV cache of one layer in format F32, F16 or Q8_0."""
 
     def attention(
-        self, q: Tensor, k: Tensor, v: Tensor, cache: Any, start: int, scale: float
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        cache: Any,
+        start: int,
+        scale: float,
+        *,
+        window: int = 0,
+        sinks: Tensor | None = None,
     ) -> Tensor:
-        """Store k, v [T, G, d] at `start` and attend causally with q [T, H, d]; [T, H·d]."""
+        """Store k, v [T, G, d] at `start` and attend causally with q [T, H, d]; [T, H·d].
+
+        A query sees the last `window` tokens, its own among them (0: all). `sinks` [H] are one
+        more logit per head that takes part in the softmax but has no value.
+        """
 
     def multiply_sigmoid(self, x: Tensor, gate: Tensor) -> None:
         """X ·= sigmoid(gate) in place."""
 
     def add(self, x: Tensor, y: Tensor) -> None:
         """X += y in place."""
+
+    def add_bias(self, x: Tensor, bias: Tensor) -> None:
+        """X[t] += bias [n] in place for every row t; x [T, n]."""
 
     def add_gated(self, x: Tensor, y: Tensor, gate: Tensor) -> None:
         """X += y · sigmoid(gate) in place, gate [T, 1]."""
@@ -121,3 +148,21 @@ class Ops(Protocol):
 
         Returns [T, n_v, S].
         """
+
+    def copy(self, x: Tensor, y: Tensor) -> None:
+        """X = y in place."""
+
+    def concatenate(self, x: Tensor, y: Tensor) -> Tensor:
+        """Rows of x, each followed by y's; [T, n] and [T, m] → [T, n + m]."""
+
+    def row_state(self, width: int) -> LayerState:
+        """One row carried from chunk to chunk, zero at first."""
+
+    def carried(self, state: Any) -> Tensor:
+        """The committed row, [1, n]."""
+
+    def delay(self, x: Tensor, state: Any) -> Tensor:
+        """The committed row, then all rows of x but the last; [T, n]."""
+
+    def carry(self, x: Tensor, state: Any) -> None:
+        """Note the last row of x [T, n], to be committed."""

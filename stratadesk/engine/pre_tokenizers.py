@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from stratadesk.engine.cased_letters import CASED_LETTERS
 from stratadesk.errors import UnsupportedModelError
 
 _CONTRACTIONS = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
@@ -21,14 +22,30 @@ _WORDS_THEN_DIGITS = (
     rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}%s"
     rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_BREAKS}"
 )
+# llama.cpp's approximation of gpt-4o: upper case is any letter but a to z, and so the other way.
+_UPPER, _LOWER = r"(?:(?=\p{L})[^a-z])", r"(?:(?=\p{L})[^A-Z])"
+_GPT4O = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTIONS}?"
+    rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_BREAKS}"
+)
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
+_DEEPSEEK = (
+    r"[\r\n]",
+    rf"\s?[{CASED_LETTERS}]+",
+    "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
+    r"\s+$",
+    "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+",
+    r"\p{N}+",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
     """One way of cutting text into pieces.
 
-    `pattern` matches one piece; what lies between two matches is a piece of its own.
+    `pattern` matches one piece; what lies between two matches is a piece of its own. Each
+    expression of `then` cuts all pieces left by the one before in the same way.
     `whole_pieces`: a piece that is a token as it stands is not merged step by step.
     `add_bos`: whether a prompt starts with the BOS token when the header does not say.
     """
@@ -36,6 +53,12 @@ class PreTokenizer:
     pattern: str
     whole_pieces: bool = False
     add_bos: bool = False
+    then: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """All expressions in the order in which they cut."""
+        return self.pattern, *self.then
 
 
 PRE_TOKENIZERS: Mapping[str, PreTokenizer] = MappingProxyType(
@@ -45,6 +68,8 @@ PRE_TOKENIZERS: Mapping[str, PreTokenizer] = MappingProxyType(
         "gpt-2": PreTokenizer(_GPT2),
         "olmo": PreTokenizer(_GPT2),
         "llama-bpe": PreTokenizer(_WORDS_THEN_DIGITS % "{1,3}", whole_pieces=True, add_bos=True),
+        "gpt-4o": PreTokenizer(_GPT4O),
+        "deepseek-llm": PreTokenizer(_DEEPSEEK[0], then=_DEEPSEEK[1:]),
         "glm4": PreTokenizer(_WORDS_THEN_DIGITS % "{1,3}", whole_pieces=True),
     }
 )

@@ -43,9 +43,7 @@ def _scaled(
     kind = header.text("rope.scaling.type", default="none")
     if kind == "none":
         return frequencies, 1.0
-    factor = header.real("rope.scaling.factor", default=1.0)
-    if not (math.isfinite(factor) and factor > 0):
-        raise GgufError(f"{header.key('rope.scaling.factor')} is {factor}, not above 0.")
+    factor = _factor(header)
     if kind == "linear":
         return frequencies / factor, 1.0
     if kind != "yarn":
@@ -55,6 +53,20 @@ def _scaled(
     original = header.positive("rope.scaling.original_context_length")
     keep = _yarn_keep(rotated, base, original)
     return frequencies * ((1.0 - keep) / factor + keep), 1.0 + 0.1 * math.log(factor)
+
+
+def yarn_logarithm(header: Hyperparameters) -> float:
+    """ln f of YaRN's factor f, 0 without YaRN."""
+    if header.text("rope.scaling.type", default="none") != "yarn":
+        return 0.0
+    return math.log(_factor(header))
+
+
+def _factor(header: Hyperparameters) -> float:
+    factor = header.real("rope.scaling.factor", default=1.0)
+    if not (math.isfinite(factor) and factor > 0):
+        raise GgufError(f"{header.key('rope.scaling.factor')} is {factor}, not above 0.")
+    return factor
 
 
 def _yarn_keep(rotated: int, base: float, original: int) -> npt.NDArray[np.float64]:

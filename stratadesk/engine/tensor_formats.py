@@ -7,16 +7,11 @@ from types import MappingProxyType
 from gguf.constants import GGML_QUANT_SIZES
 
 HOST_FORMATS: tuple[str, ...] = (
-    "F32",
-    "F16",
-    "BF16",
-    "Q8_0",
-    "Q5_0",
-    "Q4_K",
-    "Q5_K",
-    "Q6_K",
-    "IQ4_XS",
-    "IQ4_NL",
+    *("F32", "F16", "BF16"),
+    *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"),
+    *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
+    *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"),
+    *("IQ4_NL", "IQ4_XS", "MXFP4"),
 )
 """Names of the formats that the host backend computes with."""
 

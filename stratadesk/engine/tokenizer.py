@@ -162,7 +162,7 @@ def _build_bpe(
     bpe = BpeTokenizer(BPE(ids, pairs, ignore_merges=pre.whole_pieces))
     bpe.pre_tokenizer = Steps(
         [
-            Split(Regex(pre.pattern), behavior="isolated"),
+            *(Split(Regex(pattern), behavior="isolated") for pattern in pre.steps),
             ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

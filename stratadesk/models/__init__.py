@@ -1,7 +1,7 @@
 """Finds GGUF models on this computer, in the folders where other programs keep them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stratadesk.models.found import Discovery, FoundModel, SkippedFile
@@ -9,14 +9,20 @@ from stratadesk.models.found import Discovery, FoundModel, SkippedFile
 __all__ = ["Discovery", "FoundModel", "SkippedFile", "find_models"]
 
 
-def find_models(env: Mapping[str, str] | None = None, home: Path | None = None) -> Discovery:
+def find_models(
+    env: Mapping[str, str] | None = None,
+    home: Path | None = None,
+    folders: Sequence[str] = (),
+) -> Discovery:
     """Search all known stores; nothing is written and only the starts of files are read.
 
-    `env` and `home` default to this process's environment and the user's home folder. Never
-    raises for what it finds: files and folders that cannot be used are listed as skipped.
+    `folders` are searched besides those that STRATADESK_MODELS names. `env` and `home` default
+    to this process's environment and the user's home folder. Never raises for what it finds:
+    files and folders that cannot be used are listed as skipped.
     """
     from stratadesk.models.discovery import discover
     from stratadesk.models.stores import known_stores
 
     env = os.environ if env is None else env
-    return discover(known_stores(env, home or Path.home(), windows=os.name == "nt"))
+    windows = os.name == "nt"
+    return discover(known_stores(env, home or Path.home(), windows=windows, folders=folders))

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,15 @@ class Store:
     named_by_user: bool = False
 
 
-def known_stores(env: Mapping[str, str], home: Path, *, windows: bool) -> list[Store]:
-    """Return the stores of this user, those named by settings before the default places."""
+def known_stores(
+    env: Mapping[str, str], home: Path, *, windows: bool, folders: Sequence[str] = ()
+) -> list[Store]:
+    """Return the stores of this user: `folders` and those named by settings come first."""
+    in_variable = env.get("STRATADESK_MODELS", "").split(os.pathsep)
+    others = [folder for folder in folders if folder not in in_variable]
     return [
-        *_named_by_user(env),
+        *_named_by_user("STRATADESK_MODELS", in_variable),
+        *_named_by_user("settings", others),
         *_working_folder(),
         *(Store("LM Studio", folder) for folder in _lm_studio(home)),
         *(Store("Hugging Face", folder) for folder in _hugging_face(env, home)),
@@ -31,11 +36,11 @@ def known_stores(env: Mapping[str, str], home: Path, *, windows: bool) -> list[S
     ]
 
 
-def _named_by_user(env: Mapping[str, str]) -> Iterator[Store]:
-    for folder in env.get("STRATADESK_MODELS", "").split(os.pathsep):
+def _named_by_user(name: str, folders: Iterable[str]) -> Iterator[Store]:
+    for folder in folders:
         if folder.strip():
             path = Path(os.path.expanduser(folder.strip()))
-            yield Store("STRATADESK_MODELS", path, named_by_user=True)
+            yield Store(name, path, named_by_user=True)
 
 
 def _working_folder() -> Iterator[Store]:

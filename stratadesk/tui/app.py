@@ -3,27 +3,36 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
+from textual.theme import Theme
 from textual.widgets import TextArea
 
 from stratadesk.engine.commands import Command, EngineSettings, LoadModel, SamplingSettings
 from stratadesk.exit_codes import ExitCode
 from stratadesk.keys import find_key
+from stratadesk.tui.ascii_filter import AsciiFilter
 from stratadesk.tui.bindings import bind
 from stratadesk.tui.bridge import Bridge
+from stratadesk.tui.keeper import Keeper
+from stratadesk.tui.live_control import LiveControl
 from stratadesk.tui.messages import EngineWoke, TellEngine
+from stratadesk.tui.options import USUAL, AppOptions
 from stratadesk.tui.ports import Discover, EnginePort
 from stratadesk.tui.screens.chat_screen import ChatScreen
 from stratadesk.tui.screens.help_screen import HelpScreen
 from stratadesk.tui.screens.picker_screen import PickerScreen
+from stratadesk.tui.screens.settings_screen import SettingsScreen
+from stratadesk.tui.settings_desk import SettingsDesk
 from stratadesk.tui.signals import on_termination
-from stratadesk.tui.themes import DARK, LIGHT
+from stratadesk.tui.themes import DARK, THEMES, following_theme
 
 QUIT_WINDOW_S = 2.0
 
@@ -44,6 +53,11 @@ class StrataDeskApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("help", "show_help", priority=True),
         bind("model", "choose_model", priority=True),
+        bind("alias", "cycle_alias", priority=True),
+        bind("reserve_down", "turn_reserve(-1)", priority=True),
+        bind("reserve_up", "turn_reserve(1)", priority=True),
+        bind("reload", "reload", priority=True),
+        bind("settings", "show_settings", priority=True),
         bind("interrupt", "interrupt", priority=True),
         bind("quit", "quit", priority=True),
     ]
@@ -56,17 +70,37 @@ class StrataDeskApp(App[None]):
         settings: EngineSettings,
         sampling: SamplingSettings,
         discover: Discover,
+        options: AppOptions = USUAL,
     ) -> None:
+        self._ascii = AsciiFilter(enabled=options.look.ascii)
         super().__init__()
         self._engine = engine
         self._model = model
-        self._settings = settings
         self._discover = discover
-        self._chat_screen = ChatScreen(max_tokens, sampling)
+        self._keeper = Keeper(options.remember, self.set_timer)
+        self._start_theme = options.look.theme
+        self._control = LiveControl(
+            settings, self._tell, self._keep, self._say, self.set_timer, self._show_change
+        )
+        self._chat_screen = ChatScreen(max_tokens, sampling, self._control, options.look)
+        self._desk = SettingsDesk(
+            self._control,
+            lambda: self._chat_screen.state,
+            lambda: {**self._chat_screen.look, "theme": self.theme},
+            lambda: self._model,
+            options.foresee,
+            self._next_theme,
+            options.fixed,
+        )
         self._bridge = Bridge(
             engine.events, lambda: self.post_message(EngineWoke()), self.set_timer
         )
         self._interrupted_at = float("-inf")
+
+    @property
+    def chat_screen(self) -> ChatScreen:
+        """The main screen."""
+        return self._chat_screen
 
     @property
     def failed_with(self) -> Exception | None:
@@ -75,9 +109,11 @@ class StrataDeskApp(App[None]):
 
     async def on_mount(self) -> None:
         """Show the chat, start the engine, and load the model or ask for one."""
-        self.register_theme(DARK)
-        self.register_theme(LIGHT)
-        self.theme = DARK.name
+        for theme in THEMES:
+            self.register_theme(theme)
+        known = self._start_theme in self.available_themes
+        self.theme = self._start_theme if known else DARK.name
+        self.theme_changed_signal.subscribe(self, self._theme_changed)
         on_termination(lambda: self.exit(return_code=ExitCode.INTERRUPTED))
         await self.push_screen(self._chat_screen)
         self._engine.start()
@@ -90,11 +126,13 @@ class StrataDeskApp(App[None]):
     async def on_unmount(self) -> None:
         """Stop the engine; by now the terminal is the user's again."""
         self._bridge.close()
+        await asyncio.to_thread(self._keeper.write)
         await asyncio.to_thread(self._engine.stop)
 
     async def on_engine_woke(self) -> None:
         """Show what the engine said."""
         await self._chat_screen.apply(self._bridge.read())
+        self._show_settings()
 
     def on_tell_engine(self, message: TellEngine) -> None:
         """Pass a command on."""
@@ -111,6 +149,41 @@ class StrataDeskApp(App[None]):
         """Offer the models on this machine."""
         if self.screen is self._chat_screen:
             self.push_screen(PickerScreen(self._discover), self._chosen)
+
+    def action_cycle_alias(self) -> None:
+        """Let prompts take the head's bytes: auto, on, off."""
+        self._control.cycle_alias(self._chat_screen.state)
+
+    def action_turn_reserve(self, steps: int) -> None:
+        """Turn the reserve up, or down when `steps` is negative."""
+        self._control.turn_reserve(self._chat_screen.state, steps)
+
+    def action_reload(self) -> None:
+        """Load the model again, with what was chosen."""
+        if self._model is None:
+            self._say("There is no model to load again.")
+            return
+        self._chat_screen.chat.stop()
+        if isinstance(self.screen, SettingsScreen):
+            self.screen.dismiss()
+        self._load(self._model)
+
+    def action_show_settings(self) -> None:
+        """Show the settings, or hide them again."""
+        if self.screen is self._chat_screen:
+            self.push_screen(SettingsScreen(self._desk))
+        elif isinstance(self.screen, SettingsScreen):
+            self.screen.action_close()
+
+    def action_chat(self, action: str) -> None:
+        """Do something to the chat screen from the screen over it, and remember its look."""
+        getattr(self._chat_screen, f"action_{action}")()
+        self._show_settings()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Draw with ASCII characters only where that is wanted."""
+        filters = super().get_line_filters()
+        return [*filters, self._ascii] if self._ascii.enabled else filters
 
     def action_interrupt(self) -> None:
         """Copy what is selected; else stop the answer; else ask for a second press to quit."""
@@ -139,6 +212,11 @@ class StrataDeskApp(App[None]):
         for key_id, title, callback in (
             ("new_chat", "New chat", chat_screen.action_new_chat),
             ("model", "Choose a model", self.action_choose_model),
+            ("settings", "Settings", self.action_show_settings),
+            ("alias", "Head alias: auto, on or off", self.action_cycle_alias),
+            ("reserve_down", "Reserve down", lambda: self.action_turn_reserve(-1)),
+            ("reserve_up", "Reserve up", lambda: self.action_turn_reserve(1)),
+            ("reload", "Load the model again", self.action_reload),
             ("monitor", "Monitor wide, narrow or off", chat_screen.action_cycle_monitor),
             ("thinking", "Thinking shown or hidden", chat_screen.action_toggle_thinking),
             ("stop", "Stop the answer", chat_screen.action_stop),
@@ -163,7 +241,35 @@ class StrataDeskApp(App[None]):
             self._load(model)
 
     def _load(self, model: Path) -> None:
-        self._tell(LoadModel(model, self._settings))
+        self._model = model
+        self._tell(LoadModel(model, self._control.settle()))
+
+    def _show_change(self) -> None:
+        self._chat_screen.show_change()
+        self._show_settings()
+
+    def _show_settings(self) -> None:
+        if isinstance(self.screen, SettingsScreen):
+            self.screen.show()
+
+    def _next_theme(self) -> None:
+        self.theme = following_theme(self.theme)
+
+    def _theme_changed(self, theme: Theme) -> None:
+        self._keep("theme", theme.name)
+        self._show_settings()
+
+    def _say(self, words: str) -> None:
+        self.notify(words, markup=False)
+
+    def _keep(self, key: str, value: object) -> None:
+        self._keeper.keep(key, value, self._write_kept)
+
+    @work(thread=True, exclusive=True, group="keeper")
+    def _write_kept(self) -> None:
+        trouble = self._keeper.write()
+        if trouble:
+            self.call_from_thread(self._say, trouble)
 
     def _tell(self, command: Command) -> None:
         self._engine.send(command)

@@ -4,12 +4,15 @@ import logging
 import time
 from collections.abc import Callable
 
-from stratadesk.engine.events import Event
+from stratadesk.engine.events import Event, ModelLoaded, RequestFinished
+from stratadesk.tui.pauses import CalmCollector
 from stratadesk.tui.ports import EventSource
 
 SHORTEST_S = 0.05
 LONGEST_S = 0.5
 CORE_SHARE = 0.15
+PEACE_S = 1.0
+"""Seconds after an answer at which nobody minds a pause."""
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +25,8 @@ class Bridge:
 
     Reads are spaced so that what the app does with them, drawing included, takes no more than
     `CORE_SHARE` of one core, as far as `LONGEST_S` allows: on a CPU the engine wants the rest.
-    What is not read yet is joined in the queue.
+    What is not read yet is joined in the queue. While the bridge is open, garbage is collected
+    when a model has been loaded and after answers, not in the middle of them.
     """
 
     def __init__(
@@ -37,15 +41,18 @@ class Bridge:
         self._next_read = float("-inf")
         self._cpu_at_read = 0.0
         self._waiting = False
+        self._collector = CalmCollector()
 
     def open(self) -> None:
         """Listen from now on; what is already queued is announced."""
         self._cpu_at_read = time.thread_time()
+        self._collector.begin()
         self._source.set_listener(self._notify)
 
     def close(self) -> None:
         """Listen no more."""
         self._source.set_listener(None)
+        self._collector.end()
 
     def read(self) -> tuple[Event, ...]:
         """Return all unread events; nothing, but a wake to come, when it is too early."""
@@ -57,7 +64,13 @@ class Bridge:
             self._later(self._next_read - now, self._due)
             return ()
         self._next_read = now + self._spacing(idle=now - self._next_read)
-        return tuple(self._source.drain())
+        events = tuple(self._source.drain())
+        for event in events:
+            if isinstance(event, ModelLoaded):
+                self._collector.spare_the_loaded()
+            elif isinstance(event, RequestFinished):
+                self._later(PEACE_S, self._collector.collect)
+        return events
 
     def _spacing(self, idle: float) -> float:
         cpu = time.thread_time()

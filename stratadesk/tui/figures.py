@@ -67,6 +67,37 @@ def rate(tokens_per_second: float) -> str:
     return f"{tokens_per_second:.1f} tok/s"
 
 
+def milliseconds(seconds: float) -> str:
+    """Write a short time: `28 ms`, below 10 ms with a decimal, from a second on `1.2 s`.
+
+    >>> milliseconds(0.0283), milliseconds(0.0003), milliseconds(1.24)
+    ('28 ms', '0.3 ms', '1.2 s')
+    """
+    if seconds >= 1:
+        return f"{seconds:,.1f} s"
+    return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"
+
+
+def percent(share: float | None) -> str:
+    """Write a share in four cells, a dash for one that is not known.
+
+    >>> percent(0.684), percent(None)
+    (' 68%', '   –')
+    """
+    return NO_VALUE.rjust(4) if share is None else f"{share:4.0%}"
+
+
+def link_speed(bytes_per_second: float) -> str:
+    """Write the speed of a link, as data sheets do, in units of 10⁹ bytes, small ones of 10⁶.
+
+    >>> link_speed(11.94e9), link_speed(8.3e6)
+    ('11.9 GB/s', '8.3 MB/s')
+    """
+    if bytes_per_second >= 1e8:
+        return f"{bytes_per_second / 1e9:,.1f} GB/s"
+    return f"{bytes_per_second / 1e6:.1f} MB/s"
+
+
 def gib(n_bytes: int) -> str:
     """Write a size in GiB whatever it is, so that sizes of RAM line up.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from stratadesk.engine.commands import Command
+from stratadesk.engine.commands import Command, EngineSettings
 from stratadesk.engine.events import Event
 
 
@@ -96,3 +96,48 @@ class ModelSearch(Protocol):
 
 
 Discover = Callable[[], ModelSearch]
+
+
+class Remember(Protocol):
+    """Keeps a setting for the next start."""
+
+    def __call__(self, key: str, value: object) -> object:
+        """Keep `value` under the name that the setting has among the flags' fields.
+
+        May wait for a file: the app calls it on a thread of its own.
+
+        Raises:
+            StrataDeskError: it could not be kept.
+        """
+
+
+def forget(key: str, value: object) -> None:
+    """Keep nothing: for an app without a settings file."""
+
+
+class Prospect(Protocol):
+    """What a model would get with other settings; sizes in bytes, `context` in tokens."""
+
+    @property
+    def context(self) -> int:
+        """Tokens the context would hold."""
+
+    @property
+    def kv_bytes(self) -> int:
+        """Size of the KV cache."""
+
+    @property
+    def slots(self) -> int:
+        """Expert slots on the card."""
+
+    @property
+    def trouble(self) -> str:
+        """Why it would not load, in a sentence; empty when it would."""
+
+
+Foresee = Callable[[Path, EngineSettings], Prospect | None]
+"""Tells what loading would give, on a thread of its own; None where nobody can tell."""
+
+
+def foresee_nothing(path: Path, settings: EngineSettings) -> None:
+    """Tell nothing: for an app without models."""

@@ -1,4 +1,4 @@
-"""Two calm themes, one dark and one light: slate, with sandstone as the accent."""
+"""Two calm themes, dark and light, slate with sandstone as the accent, and one of high contrast."""
 
 from textual.theme import Theme
 
@@ -65,3 +65,44 @@ LIGHT = Theme(
         "scrollbar-corner-color": "#f8f6f1",
     },
 )
+
+CONTRAST = Theme(
+    name="strata-contrast",
+    dark=True,
+    primary="#7fd7ff",
+    secondary="#d0b0ff",
+    accent="#ffd75f",
+    success="#87ff87",
+    warning="#ffaf00",
+    error="#ff8787",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#1c1c1c",
+    variables={
+        "block-cursor-background": "#ffffff",
+        "block-cursor-foreground": "#000000",
+        "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": "#3a3a3a",
+        "input-selection-background": "#7fd7ff 50%",
+        "link-color": "#7fd7ff",
+        "link-background-hover": "#3a3a3a",
+        "link-color-hover": "#ffd75f",
+        "scrollbar": "#a0a0a0",
+        "scrollbar-hover": "#ffffff",
+        "scrollbar-active": "#ffffff",
+        "scrollbar-background": "#000000",
+        "scrollbar-background-hover": "#000000",
+        "scrollbar-background-active": "#000000",
+        "scrollbar-corner-color": "#000000",
+    },
+)
+
+THEMES = (DARK, LIGHT, CONTRAST)
+
+
+def following_theme(name: str) -> str:
+    """Return the name of the theme after `name`; the first one after any that is not ours."""
+    names = [theme.name for theme in THEMES]
+    place = names.index(name) + 1 if name in names else 0
+    return names[place % len(names)]

@@ -1,6 +1,6 @@
 """Byte-level BPE in the slowest and most obvious way, to compare the tokenizer with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import regex
@@ -21,9 +21,11 @@ def byte_characters() -> list[str]:
 class ReferenceBpe:
     """Encodes with plain lists and dictionaries; `whole_pieces` as in glm4."""
 
-    def __init__(self, spec: TokenizerSpec, pattern: str, *, whole_pieces: bool = False) -> None:
+    def __init__(
+        self, spec: TokenizerSpec, steps: Sequence[str], *, whole_pieces: bool = False
+    ) -> None:
         self.spec = spec
-        self.pattern = regex.compile(pattern)
+        self.steps = [regex.compile(pattern) for pattern in steps]
         self.whole_pieces = whole_pieces
         self.ids: Mapping[str, int] = {text: i for i, text in enumerate(spec.tokens)}
         self.ranks = {tuple(merge.split(" ")): rank for rank, merge in enumerate(spec.merges)}
@@ -44,12 +46,10 @@ class ReferenceBpe:
         return [self.ids[part] for piece in self._pieces(text) for part in self._merge(piece)]
 
     def _pieces(self, text: str) -> list[str]:
-        pieces, end = [], 0
-        for match in self.pattern.finditer(text):
-            pieces += [text[end : match.start()], match.group()]
-            end = match.end()
-        pieces.append(text[end:])
-        return [piece for piece in pieces if piece]
+        pieces = [text]
+        for pattern in self.steps:
+            pieces = [part for piece in pieces for part in _cut(pattern, piece)]
+        return pieces
 
     def _merge(self, piece: str) -> list[str]:
         parts = [self.bytes[byte] for byte in piece.encode()]
@@ -62,3 +62,13 @@ class ReferenceBpe:
                 return parts
             at = pairs.index(min(known, key=lambda pair: self.ranks[pair]))
             parts[at : at + 2] = [parts[at] + parts[at + 1]]
+
+
+def _cut(pattern: regex.Pattern[str], text: str) -> list[str]:
+    """Matches, and what lies between them."""
+    pieces, end = [], 0
+    for match in pattern.finditer(text):
+        pieces += [text[end : match.start()], match.group()]
+        end = match.end()
+    pieces.append(text[end:])
+    return [piece for piece in pieces if piece]

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from gguf import GGUFReader
 
+from stratadesk.engine.architectures import SUPPORTED
 from stratadesk.engine.inspection import Inspection, inspect_model
 from stratadesk.engine.tensor_groups import GROUPS, TensorGroups
 from stratadesk.errors import GgufError
 from tests.gguf_builder import (
-    IQ2_XXS_TYPE,
+    TQ1_0_TYPE,
     U32,
     GgufBuilder,
     scalar,
@@ -140,12 +141,12 @@ def test_small_model_is_supported(tmp_path: Path) -> None:
 
 def test_why_not_names_the_culprit_and_what_there_is(tmp_path: Path) -> None:
     assert why_not(tmp_path, small_model("llama")) == (
-        "The architecture 'llama' is not supported; this version runs qwen35moe, qwen3moe, qwen3."
+        f"The architecture 'llama' is not supported; this version runs {', '.join(SUPPORTED)}."
     )
-    iq2 = small_model().tensor("blk.0.attn_q.weight", (256, 1), IQ2_XXS_TYPE, bytes(66))
-    reason = why_not(tmp_path, iq2)
+    tq1 = small_model().tensor("blk.0.attn_q.weight", (256, 1), TQ1_0_TYPE, bytes(54))
+    reason = why_not(tmp_path, tq1)
     assert reason
-    assert reason.startswith("Tensor 'blk.0.attn_q.weight' has the type IQ2_XXS; this version comp")
+    assert reason.startswith("Tensor 'blk.0.attn_q.weight' has the type TQ1_0; this version compu")
     assert "IQ4_XS" in reason
 
 

@@ -20,7 +20,7 @@ from tests.conftest import DATA_DIR
 from tests.engine.reference_bpe import ReferenceBpe, byte_characters
 
 SMALL_MODEL = DATA_DIR / "models" / "qwen3moe-f16.gguf"
-SMALL_PRES = ("qwen35", "qwen2", "olmo", "glm4")
+SMALL_PRES = ("qwen35", "qwen2", "olmo", "glm4", "gpt-4o", "deepseek-llm")
 MARK = "\ufdd0"
 
 Cases = list[dict[str, Any]]
@@ -37,7 +37,7 @@ SMALL = spec_of(SMALL_MODEL)
 
 TOKENIZERS = {pre: Tokenizer(replace(SMALL, pre=pre)) for pre in PRE_TOKENIZERS}
 REFERENCES = {
-    name: ReferenceBpe(SMALL, pre.pattern, whole_pieces=pre.whole_pieces)
+    name: ReferenceBpe(SMALL, pre.steps, whole_pieces=pre.whole_pieces)
     for name, pre in PRE_TOKENIZERS.items()
 }
 

@@ -13,6 +13,7 @@ from stratadesk.kernels.host.backend import HostOps
 from stratadesk.kernels.host.formats import FORMATS
 from stratadesk.kernels.host.warm_up import warm_up
 from stratadesk.kernels.host.weights import HostWeight
+from stratadesk.kernels.router_spec import RouterSpec
 
 Floats = npt.NDArray[np.float32]
 
@@ -52,7 +53,8 @@ def test_each_expert_sees_its_tokens_and_sums_in_router_order(ops: HostOps) -> N
     up = rng.standard_normal((experts, inner, width), np.float32)
     down = rng.standard_normal((experts, width, inner), np.float32)
     x = rng.standard_normal((tokens, width), np.float32)
-    chosen = ops.route(rng.standard_normal((tokens, experts), np.float32), used, True)
+    spec = RouterSpec(used, renormalise=True)
+    chosen = ops.route(rng.standard_normal((tokens, experts), np.float32), spec)
     weights = [float_weight(ops, part) for part in (gate, up, down)]
 
     got = ops.experts(ops.expert_layer(0, weights), x, chosen)

@@ -32,6 +32,7 @@ from stratadesk.engine.events import (
     Timings,
 )
 from stratadesk.tui.app import StrataDeskApp
+from stratadesk.tui.options import USUAL, AppOptions
 from stratadesk.tui.ports import ModelSearch
 from stratadesk.units import GIB, MIB
 
@@ -114,11 +115,22 @@ class ScriptedEngine:
 
 
 def make_app(
-    engine: ScriptedEngine, *, model: Path | None = MODEL, found: ModelSearch | None = None
+    engine: ScriptedEngine,
+    *,
+    model: Path | None = MODEL,
+    found: ModelSearch | None = None,
+    settings: EngineSettings | None = None,
+    options: AppOptions = USUAL,
 ) -> StrataDeskApp:
     """Return an app around `engine`."""
     return StrataDeskApp(
-        engine, model, 0, EngineSettings(), SamplingSettings(), lambda: found or Search()
+        engine,
+        model,
+        0,
+        settings or EngineSettings(),
+        SamplingSettings(),
+        lambda: found or Search(),
+        options,
     )
 
 

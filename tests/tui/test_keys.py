@@ -52,7 +52,7 @@ def test_keys_and_ids_are_unique_and_explained() -> None:
 def test_keys_are_named_as_textual_names_them() -> None:
     known = {key.value for key in Keys}
     for key in KEYS:
-        assert key.key in known, key
+        assert key.key in known or (len(key.key) == 1 and key.key.islower()), key
 
 
 def test_a_binding_carries_what_the_table_says() -> None:

@@ -14,8 +14,10 @@ SIZES = [(20, 5), (60, 20), (71, 40), (80, 24), (109, 30), (110, 30), (160, 50),
         ((60, 20), MonitorForm.LINE),
         ((200, 15), MonitorForm.LINE),
         ((80, 24), MonitorForm.NARROW),
-        ((160, 50), MonitorForm.WIDE),
-        ((250, 80), MonitorForm.WIDE),
+        ((110, 30), MonitorForm.WIDE),
+        ((149, 50), MonitorForm.WIDE),
+        ((150, 50), MonitorForm.BROAD),
+        ((250, 80), MonitorForm.BROAD),
     ],
 )
 def test_the_form_follows_the_size(size: tuple[int, int], form: MonitorForm) -> None:

@@ -9,12 +9,12 @@ from stratadesk.tui.widgets.context_meter import ContextMeter
 from stratadesk.tui.widgets.memory_meter import MemoryMeter, memory_shares
 from stratadesk.tui.widgets.model_facts import ModelFacts
 from stratadesk.tui.widgets.section import Section
-from stratadesk.tui.widgets.speed_figures import AnswerSpeed, PromptSpeed, prompt_speed
+from stratadesk.tui.widgets.speed_figures import SpeedFigures, answer_speed, prompt_speed
 from stratadesk.tui.widgets.status_line import StatusLine
 from stratadesk.tui.widgets.title_bar import TitleBar
 from tests.tui import scripted_engine as script
 
-SECTIONS = (PromptSpeed, AnswerSpeed, ContextMeter, MemoryMeter, ModelFacts, StatusLine, TitleBar)
+SECTIONS = (SpeedFigures, ContextMeter, MemoryMeter, ModelFacts, StatusLine, TitleBar)
 
 
 def after(*events: Event) -> MonitorState:
@@ -40,12 +40,13 @@ STORY = (
 )
 
 
-def test_the_prompts_speed_is_live_in_its_phase_and_marked_as_past_afterwards() -> None:
+def test_a_speed_is_shown_in_its_phase_alone() -> None:
     assert prompt_speed(after(*STORY[:6])) == "– tok/s"
     assert prompt_speed(after(*STORY[:7])) == "1,000 tok/s"
-    assert prompt_speed(after(*STORY[:8])) == "last 1,000 tok/s"
-    assert prompt_speed(after(*STORY)) == "last 1,000 tok/s"
-    assert prompt_speed(MonitorState()) == "–"
+    assert answer_speed(after(*STORY[:7])) == ""
+    assert prompt_speed(after(*STORY[:8])) == ""
+    assert answer_speed(after(*STORY[:9])) == "20.0 tok/s"
+    assert prompt_speed(after(*STORY)) == answer_speed(after(*STORY)) == ""
 
 
 def test_the_context_counts_reused_and_read_tokens_then_follows_the_engine() -> None:

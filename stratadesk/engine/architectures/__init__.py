@@ -8,7 +8,18 @@ from stratadesk.errors import UnsupportedModelError
 if TYPE_CHECKING:
     from stratadesk.engine.architectures.base import Family
 
-SUPPORTED = ("qwen35moe", "qwen3moe", "qwen3")
+SUPPORTED = (
+    "qwen35moe",
+    "qwen3next",
+    "qwen3moe",
+    "qwen3",
+    "olmoe",
+    "glm4moe",
+    "gpt-oss",
+    "deepseek2",
+    "qwen4exp",
+)
+"""Values of `general.architecture`; each is a module here, with _ for -."""
 
 
 def family(architecture: str) -> "type[Family]":
@@ -22,6 +33,7 @@ def family(architecture: str) -> "type[Family]":
             f"{', '.join(SUPPORTED)}.",
             "Choose a model of one of these families.",
         )
-    module = import_module(f"stratadesk.engine.architectures.{architecture}")
+    name = architecture.replace("-", "_")
+    module = import_module(f"stratadesk.engine.architectures.{name}")
     found: type[Family] = module.MODEL
     return found

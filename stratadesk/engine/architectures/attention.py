@@ -1,19 +1,47 @@
-"""Full causal attention with per-head norms, optionally with an output gate."""
+"""Full causal attention, with what families add to it: norms, gates, windows, sinks, biases."""
 
 import math
+from dataclasses import dataclass
+from enum import Enum
 
 from stratadesk.engine.architectures.base import Chunk
+from stratadesk.engine.architectures.projection import Projection
 from stratadesk.engine.architectures.tensors import TensorTable
 from stratadesk.engine.hyperparameters import Hyperparameters
 from stratadesk.engine.ops import LayerState, Ops, Tensor
 from stratadesk.errors import GgufError, UnsupportedModelError
 
 
-class Attention:
-    """q, k = rope(rms(W h per head)); y = W_o softmax(q·k / sqrt(d)) v.
+class HeadNorm(Enum):
+    """What of queries and keys is normed before RoPE: nothing, each head, or all heads at once."""
 
-    With `gated`, `attn_q` holds per head d query rows, then d gate rows, and the heads' outputs
-    are multiplied by sigmoid(gate) before `attn_output` (qwen35moe).
+    NONE = "none"
+    EACH = "each"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionForm:
+    """How a family attends.
+
+    `gated`: `attn_q` holds per head d query rows, then d gate rows, and the heads' outputs are
+    multiplied by sigmoid(gate) before `attn_output`. A token sees the last `window` ones, its own
+    among them (0: all). `sinks`: `attn_sinks` is one more logit per head, without a value.
+    """
+
+    norm: HeadNorm = HeadNorm.EACH
+    gated: bool = False
+    window: int = 0
+    sinks: bool = False
+
+
+PLAIN_ATTENTION = AttentionForm()
+
+
+class Attention:
+    """q, k = rope(rms(W h per head)); y = W_o softmax(q·k / sqrt(d)) v, changed as `form` says.
+
+    Projections have biases where the file holds them.
     """
 
     def __init__(
@@ -24,22 +52,26 @@ class Attention:
         width: int,
         size: int,
         eps: float,
-        *,
-        gated: bool = False,
+        form: AttentionForm = PLAIN_ATTENTION,
     ) -> None:
         self.heads = header.positive("attention.head_count")
         self.kv_heads = header.positive("attention.head_count_kv", default=self.heads)
         self.size = size
         self.eps = eps
-        self.gated = gated
-        _check_heads(header, self.heads, self.kv_heads, size)
-        query_rows = self.heads * size * (2 if gated else 1)
-        self.query = table.weight(f"{prefix}attn_q.weight", query_rows, width)
-        self.key = table.weight(f"{prefix}attn_k.weight", self.kv_heads * size, width)
-        self.value = table.weight(f"{prefix}attn_v.weight", self.kv_heads * size, width)
-        self.query_norm = table.vector(f"{prefix}attn_q_norm.weight", size)
-        self.key_norm = table.vector(f"{prefix}attn_k_norm.weight", size)
-        self.output = table.weight(f"{prefix}attn_output.weight", width, self.heads * size)
+        self.form = form
+        _check_header(header, self.heads, self.kv_heads, size)
+        table.refuse(f"{prefix}attn_qkv.weight", "one matrix for queries, keys and values")
+        inner, kv_inner = self.heads * size, self.kv_heads * size
+        query_rows = 2 * inner if form.gated else inner
+        self.query = Projection(table, f"{prefix}attn_q", query_rows, width)
+        self.key = Projection(table, f"{prefix}attn_k", kv_inner, width)
+        self.value = Projection(table, f"{prefix}attn_v", kv_inner, width)
+        self.query_norm = self._norm(table, f"{prefix}attn_q_norm.weight", inner)
+        self.key_norm = self._norm(table, f"{prefix}attn_k_norm.weight", kv_inner)
+        self.sinks: Tensor | None = None
+        if form.sinks:
+            self.sinks = table.vector(f"{prefix}attn_sinks.weight", self.heads)
+        self.output = Projection(table, f"{prefix}attn_output", width, inner)
 
     def new_state(self, ops: Ops, context: int, kv_format: str) -> LayerState:
         """An empty KV cache for `context` tokens."""
@@ -47,25 +79,47 @@ class Attention:
 
     def __call__(self, ops: Ops, h: Tensor, chunk: Chunk, state: LayerState) -> Tensor:
         """[T, E] → [T, E]; stores the chunk's keys and values."""
-        tokens = h.shape[0]
-        projected = ops.linear(self.query, h)
-        if self.gated:
-            q, gate = ops.split_pairs(projected, self.heads)
-        else:
-            q, gate = projected.reshape(tokens, self.heads, self.size), None
-        k = ops.linear(self.key, h).reshape(tokens, self.kv_heads, self.size)
-        v = ops.linear(self.value, h).reshape(tokens, self.kv_heads, self.size)
-        q = ops.rms_norm(q, self.query_norm, self.eps)
-        k = ops.rms_norm(k, self.key_norm, self.eps)
+        q, gate = self.query(ops, h), None
+        if self.form.gated:
+            q, gate = ops.split_pairs(q, self.heads)
+        k, v = self.key(ops, h), self.value(ops, h)
+        q = self._heads(ops, q, self.query_norm, self.heads)
+        k = self._heads(ops, k, self.key_norm, self.kv_heads)
+        v = v.reshape(k.shape)
         ops.rotate_halves(q, chunk.rope)
         ops.rotate_halves(k, chunk.rope)
-        o = ops.attention(q, k, v, state, chunk.start, 1 / math.sqrt(self.size))
+        o = self._attend(ops, h, (q, k, v), chunk, state)
         if gate is not None:
             ops.multiply_sigmoid(o, gate)
-        return ops.linear(self.output, o)
+        return self.output(ops, o)
+
+    def _attend(
+        self,
+        ops: Ops,
+        h: Tensor,
+        qkv: tuple[Tensor, Tensor, Tensor],
+        chunk: Chunk,
+        state: LayerState,
+    ) -> Tensor:
+        """[T, H·d] from rotated queries and keys; a subclass may choose by h what they see."""
+        scale, window = 1 / math.sqrt(self.size), self.form.window
+        return ops.attention(*qkv, state, chunk.start, scale, window=window, sinks=self.sinks)
+
+    def _norm(self, table: TensorTable, name: str, inner: int) -> Tensor | None:
+        if self.form.norm is HeadNorm.NONE:
+            return None
+        return table.vector(name, self.size if self.form.norm is HeadNorm.EACH else inner)
+
+    def _heads(self, ops: Ops, x: Tensor, norm: Tensor | None, heads: int) -> Tensor:
+        """Queries or keys of all heads, normed as the form says; [T, heads, d]."""
+        tokens = x.shape[0]
+        if self.form.norm is HeadNorm.ALL:
+            x = ops.rms_norm(x.reshape(tokens, -1), norm, self.eps)
+        x = x.reshape(tokens, heads, self.size)
+        return ops.rms_norm(x, norm, self.eps) if self.form.norm is HeadNorm.EACH else x
 
 
-def _check_heads(header: Hyperparameters, heads: int, kv_heads: int, size: int) -> None:
+def _check_header(header: Hyperparameters, heads: int, kv_heads: int, size: int) -> None:
     if heads % kv_heads:
         raise GgufError(
             f"{header.key('attention.head_count')} is {heads}, not a multiple of the "
@@ -75,4 +129,9 @@ def _check_heads(header: Hyperparameters, heads: int, kv_heads: int, size: int) 
     if value_size != size:
         raise UnsupportedModelError(
             f"Heads have {size} key values but {value_size} values; this version needs both equal."
+        )
+    if header.real("attention.clamp_kqv", default=0.0) > 0:
+        raise UnsupportedModelError(
+            f"{header.key('attention.clamp_kqv')} limits queries, keys and values, which this "
+            "version does not compute."
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -47,14 +47,62 @@ class Layer:
     feed_forward: FeedForward
 
 
+class Stateful(Protocol):
+    """A layer of any make: its mixer knows what the layer keeps between chunks."""
+
+    @property
+    def mixer(self) -> Mixer:
+        """The first half of the layer."""
+
+
+class Drafter(Protocol):
+    """A block that drafts the token after the next one, from a token and the state before it."""
+
+    def new_state(self, ops: Ops, context: int, kv_format: str) -> LayerState:
+        """Empty KV cache for one sequence of at most `context` tokens."""
+
+    def hidden(
+        self,
+        ops: Ops,
+        tokens: npt.NDArray[np.int32],
+        before: Tensor,
+        start: int,
+        state: LayerState,
+    ) -> Tensor:
+        """States after its norm, [T, E], of tokens at `start`; `before` [T, E] are those before.
+
+        `before` comes from the trunk's `hidden`, or in a chain of drafts from this very method.
+        """
+
+    def logits(self, ops: Ops, hidden: Tensor) -> Tensor:
+        """[T, E] → [T, vocabulary]."""
+
+
 class Family(Protocol):
-    """A loaded model: weights in a backend, and its forward pass."""
+    """A loaded model: weights in a backend, and its forward pass.
 
-    layers: Sequence[Layer]
+    `kernels` names the backend's modules of kernels that only some families need.
+    """
+
+    kernels: ClassVar[Sequence[str]]
     vocab_size: int
+    width: int
 
-    def __init__(self, header: Hyperparameters, table: TensorTable, vocab_size: int) -> None:
-        """Take all tensors from `table`; raises GgufError or UnsupportedModelError."""
+    @property
+    def layers(self) -> Sequence[Stateful]:
+        """The layers of the trunk, in order."""
+
+    @property
+    def draft(self) -> Drafter | None:
+        """The draft head, if the model has one and it was asked for."""
+
+    def __init__(
+        self, header: Hyperparameters, table: TensorTable, vocab_size: int, *, mtp: bool = False
+    ) -> None:
+        """Take all tensors from `table`, those of the draft block only with `mtp`.
+
+        Raises GgufError or UnsupportedModelError.
+        """
 
     def hidden(
         self,

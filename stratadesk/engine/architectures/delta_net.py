@@ -1,6 +1,7 @@
 """The gated delta net: a linear recurrence in place of attention."""
 
 import numpy as np
+import numpy.typing as npt
 
 from stratadesk.engine.architectures.base import Chunk
 from stratadesk.engine.architectures.tensors import TensorTable
@@ -27,22 +28,36 @@ class DeltaNet:
         self.eps = eps
         self.span = header.positive("ssm.conv_kernel")
         self.size = header.positive("ssm.state_size")
-        key_heads = header.positive("ssm.group_count")
+        self.key_heads = header.positive("ssm.group_count")
         self.value_heads = header.positive("ssm.time_step_rank")
         inner = header.positive("ssm.inner_size")
-        _check_sizes(header, self.size, key_heads, self.value_heads, inner)
-        self.channels = 2 * key_heads * self.size + inner
-        self.key_head_of = np.arange(self.value_heads, dtype=np.int32) % key_heads
-        heads = self.value_heads
+        _check_sizes(header, self.size, self.key_heads, self.value_heads, inner)
+        self.channels = 2 * self.key_heads * self.size + inner
+        self.key_head_of = self._key_heads_of_values()
+        self._take_gates(table, prefix, width)
         self.qkv = table.weight(f"{prefix}attn_qkv.weight", self.channels, width)
         self.gate = table.weight(f"{prefix}attn_gate.weight", inner, width)
-        self.beta = table.weight(f"{prefix}ssm_beta.weight", heads, width)
-        self.alpha = table.weight(f"{prefix}ssm_alpha.weight", heads, width)
         self.convolution = table.vector(f"{prefix}ssm_conv1d.weight", self.channels, self.span)
-        self.dt = table.vector(f"{prefix}ssm_dt.bias", heads)
-        self.a = table.vector(f"{prefix}ssm_a", heads)
+        self.dt = table.vector(f"{prefix}ssm_dt.bias", self.value_heads)
+        self.a = table.vector(f"{prefix}ssm_a", self.value_heads)
         self.norm = table.vector(f"{prefix}ssm_norm.weight", self.size)
         self.output = table.weight(f"{prefix}ssm_out.weight", width, inner)
+
+    def _take_gates(self, table: TensorTable, prefix: str, width: int) -> None:
+        self.beta = table.weight(f"{prefix}ssm_beta.weight", self.value_heads, width)
+        self.alpha = table.weight(f"{prefix}ssm_alpha.weight", self.value_heads, width)
+
+    def _key_heads_of_values(self) -> npt.NDArray[np.int32]:
+        """The key head of each value head."""
+        return np.arange(self.value_heads, dtype=np.int32) % self.key_heads
+
+    def _gates(self, ops: Ops, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Beta and alpha before `delta_gates`, [T, n_v] each."""
+        return ops.linear(self.beta, h), ops.linear(self.alpha, h)
+
+    def _gated(self, ops: Ops, o: Tensor, z: Tensor) -> Tensor:
+        """The value heads' outputs [T, n_v, S], normed and gated."""
+        return ops.rms_norm_silu_gate(o, z, self.norm, self.eps)
 
     def new_state(self, ops: Ops, context: int, kv_format: str) -> LayerState:
         """Zero state; its size depends on neither the context nor the KV format."""
@@ -50,11 +65,11 @@ class DeltaNet:
 
     def __call__(self, ops: Ops, h: Tensor, chunk: Chunk, state: LayerState) -> Tensor:
         """[T, E] → [T, E]; advances convolution history and memory."""
-        beta, alpha = ops.linear(self.beta, h), ops.linear(self.alpha, h)
+        beta, alpha = self._gates(ops, h)
         ops.delta_gates(beta, alpha, self.dt, self.a)
         convolved = ops.causal_convolution(ops.linear(self.qkv, h), self.convolution, state)
         o = ops.delta_rule(convolved, beta, alpha, self.key_head_of, self.eps, state)
-        gated = ops.rms_norm_silu_gate(o, ops.linear(self.gate, h), self.norm, self.eps)
+        gated = self._gated(ops, o, ops.linear(self.gate, h))
         return ops.linear(self.output, gated.reshape(h.shape[0], -1))
 
 

@@ -1,9 +1,12 @@
 """Dense feed-forward and mixture of experts."""
 
+from stratadesk.engine.architectures.projection import Projection
+from stratadesk.engine.architectures.routers import expert_counts, softmax_router
 from stratadesk.engine.architectures.tensors import TensorTable
 from stratadesk.engine.hyperparameters import Hyperparameters
 from stratadesk.engine.ops import Ops, Tensor, Weight
-from stratadesk.errors import GgufError
+from stratadesk.kernels.expert_form import PLAIN_EXPERTS, ExpertForm
+from stratadesk.kernels.router_spec import RouterSpec
 
 
 class DenseFeedForward:
@@ -22,38 +25,47 @@ class DenseFeedForward:
 
 
 class MixtureOfExperts:
-    """Routed experts: softmax over all, the best K, weights divided by their sum."""
+    """Routed experts of width `inner` (None: `expert_feed_forward_length`).
+
+    Without a `router`: softmax over all, the best K, weights divided by their sum.
+    """
 
     def __init__(
-        self, header: Hyperparameters, table: TensorTable, prefix: str, width: int
+        self,
+        header: Hyperparameters,
+        table: TensorTable,
+        prefix: str,
+        width: int,
+        router: RouterSpec | None = None,
+        inner: int | None = None,
     ) -> None:
-        self.count = header.positive("expert_count")
-        self.used = header.positive("expert_used_count")
-        if self.used > self.count:
-            raise GgufError(
-                f"{header.key('expert_used_count')} is {self.used} of {self.count} experts."
-            )
-        inner = header.positive("expert_feed_forward_length")
-        self.router = table.weight(f"{prefix}ffn_gate_inp.weight", self.count, width)
-        gate_up = self._gate_up(table, prefix, width, inner)
-        down = table.weight(f"{prefix}ffn_down_exps.weight", self.count, width, inner)
-        self.experts = table.expert_layer((*gate_up, down))
-
-    def _gate_up(
-        self, table: TensorTable, prefix: str, width: int, inner: int
-    ) -> tuple[Weight, ...]:
-        fused = f"{prefix}ffn_gate_up_exps.weight"
-        if table.has(fused):
-            return (table.weight(fused, self.count, 2 * inner, width),)
-        return (
-            table.weight(f"{prefix}ffn_gate_exps.weight", self.count, inner, width),
-            table.weight(f"{prefix}ffn_up_exps.weight", self.count, inner, width),
-        )
+        self.count, _ = expert_counts(header)
+        self.width = width
+        self.inner = inner or header.positive("expert_feed_forward_length")
+        self.spec = router or softmax_router(header, renormalise=True)
+        self.router = Projection(table, f"{prefix}ffn_gate_inp", self.count, width)
+        gate_up = self._gate_up(table, prefix)
+        down = table.weight(f"{prefix}ffn_down_exps.weight", self.count, width, self.inner)
+        self.experts = table.expert_layer((*gate_up, down), self._form(table, prefix))
 
     def __call__(self, ops: Ops, h: Tensor) -> Tensor:
         """[T, E] → [T, E]."""
-        chosen = ops.route(ops.linear(self.router, h), self.used, True)
+        chosen = ops.route(self.router(ops, h), self.spec)
         return ops.experts(self.experts, h, chosen)
+
+    def _form(self, table: TensorTable, prefix: str) -> ExpertForm:
+        """What the experts compute besides their products; a family may override it."""
+        return PLAIN_EXPERTS
+
+    def _gate_up(self, table: TensorTable, prefix: str) -> tuple[Weight, ...]:
+        count, inner, width = self.count, self.inner, self.width
+        fused = f"{prefix}ffn_gate_up_exps.weight"
+        if table.has(fused):
+            return (table.weight(fused, count, 2 * inner, width),)
+        return (
+            table.weight(f"{prefix}ffn_gate_exps.weight", count, inner, width),
+            table.weight(f"{prefix}ffn_up_exps.weight", count, inner, width),
+        )
 
 
 class SharedExpertMixture(MixtureOfExperts):
@@ -71,4 +83,30 @@ class SharedExpertMixture(MixtureOfExperts):
         """[T, E] → [T, E]."""
         out = super().__call__(ops, h)
         ops.add_gated(out, self.shared(ops, h), ops.linear(self.shared_gate, h))
+        return out
+
+
+class UngatedSharedMixture(MixtureOfExperts):
+    """Routed experts plus `expert_shared_count` that every token uses, in one feed-forward."""
+
+    def __init__(
+        self,
+        header: Hyperparameters,
+        table: TensorTable,
+        prefix: str,
+        width: int,
+        router: RouterSpec,
+    ) -> None:
+        super().__init__(header, table, prefix, width, router)
+        self.shared: DenseFeedForward | None = None
+        shared_count = header.natural("expert_shared_count", default=0)
+        if shared_count:
+            inner = self.inner * shared_count
+            self.shared = DenseFeedForward(table, prefix, width, inner, "_shexp")
+
+    def __call__(self, ops: Ops, h: Tensor) -> Tensor:
+        """[T, E] → [T, E]."""
+        out = super().__call__(ops, h)
+        if self.shared is not None:
+            ops.add(out, self.shared(ops, h))
         return out

@@ -1,10 +1,10 @@
 """qwen35moe: Qwen3.5 and Qwen3.6 mixture-of-experts models (35B-A3B, 122B-A10B, 397B-A17B).
 
 Most layers are gated delta nets, every fourth attends; every layer has routed experts and a
-shared one. The draft block (`nextn_predict_layers`) is recognised and not run.
+shared one.
 """
 
-from stratadesk.engine.architectures.attention import Attention
+from stratadesk.engine.architectures.attention import Attention, AttentionForm
 from stratadesk.engine.architectures.base import Layer, Mixer
 from stratadesk.engine.architectures.delta_net import DeltaNet
 from stratadesk.engine.architectures.feed_forward import SharedExpertMixture
@@ -13,17 +13,34 @@ from stratadesk.engine.architectures.tensors import TensorTable
 from stratadesk.engine.hyperparameters import Hyperparameters
 from stratadesk.errors import GgufError
 
+FORM = AttentionForm(gated=True)
+
 
 class Qwen35Moe(ResidualModel):
     """x += mixer(rms(x; attn_norm)); x += moe(rms(x; post_attention_norm))."""
 
+    kernels = ("delta_net",)
+
     def _layer(self, header: Hyperparameters, table: TensorTable, index: int) -> Layer:
+        if not is_recurrent(header, index):
+            return self._attending(header, table, index)
+        return self._around(header, table, index, self._delta_net(header, table, f"blk.{index}."))
+
+    def _draft_layer(self, header: Hyperparameters, table: TensorTable, index: int) -> Layer:
+        return self._attending(header, table, index)
+
+    def _attending(self, header: Hyperparameters, table: TensorTable, index: int) -> Layer:
         prefix, width = f"blk.{index}.", self.width
-        mixer: Mixer
-        if is_recurrent(header, index):
-            mixer = DeltaNet(header, table, prefix, width, self.eps)
-        else:
-            mixer = Attention(header, table, prefix, width, self.head_size, self.eps, gated=True)
+        mixer = Attention(header, table, prefix, width, self.head_size, self.eps, FORM)
+        return self._around(header, table, index, mixer)
+
+    def _delta_net(self, header: Hyperparameters, table: TensorTable, prefix: str) -> DeltaNet:
+        return DeltaNet(header, table, prefix, self.width, self.eps)
+
+    def _around(
+        self, header: Hyperparameters, table: TensorTable, index: int, mixer: Mixer
+    ) -> Layer:
+        prefix, width = f"blk.{index}.", self.width
         return Layer(
             table.vector(f"{prefix}attn_norm.weight", width),
             mixer,

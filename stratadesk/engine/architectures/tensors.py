@@ -5,6 +5,7 @@ from typing import Protocol
 
 from stratadesk.engine.ops import ExpertLayer, Tensor, Weight
 from stratadesk.errors import GgufError, UnsupportedModelError
+from stratadesk.kernels.expert_form import PLAIN_EXPERTS, ExpertForm
 
 
 class TensorFacts(Protocol):
@@ -24,8 +25,13 @@ class WeightLoader(Protocol):
     def vector(self, name: str) -> Tensor:
         """The small tensor `name`, such as a norm, in float32: [n], or [rows, columns]."""
 
-    def expert_layer(self, parts: Sequence[Weight]) -> ExpertLayer:
+    def expert_layer(self, parts: Sequence[Weight], form: ExpertForm) -> ExpertLayer:
         """The experts of the next layer that has any; see `Ops.expert_layer`."""
+
+    def head_rows(
+        self, weight: Weight, heads: int, first: int, rows: int, *, transposed: bool
+    ) -> Tensor:
+        """Each head's rows of a weight; see `LatentOps.head_rows`."""
 
 
 class TensorTable:
@@ -40,6 +46,19 @@ class TensorTable:
         """Whether the file holds a tensor of this name."""
         return name in self._tensors
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The row-major shape, of at least one size, that tensor `name` has in the file.
+
+        Raises GgufError when the file does not hold it.
+        """
+        facts = self._tensors.get(name)
+        if facts is None or not facts.shape:
+            raise GgufError(
+                f"Tensor {name} is missing.",
+                "Download the model again, or choose a complete conversion.",
+            )
+        return tuple(facts.shape)
+
     def weight(self, name: str, *shape: int) -> Weight:
         """The tensor `name` of row-major `shape`.
 
@@ -52,6 +71,18 @@ class TensorTable:
         """A small tensor in float32, such as a norm: [n], or [rows, columns]."""
         self._check(name, shape)
         return self._loader.vector(name)
+
+    def optional_vector(self, name: str, *shape: int) -> Tensor | None:
+        """As `vector`, or None when the file holds no tensor of this name."""
+        return self.vector(name, *shape) if self.has(name) else None
+
+    def refuse(self, name: str, what: str) -> None:
+        """Raise UnsupportedModelError when the file holds `name`, which is `what` in words."""
+        if self.has(name):
+            raise UnsupportedModelError(
+                f"This file keeps {what} in {name}, which this version does not compute.",
+                "Choose another conversion of the model.",
+            )
 
     def _check(self, name: str, shape: tuple[int, ...]) -> None:
         facts = self._tensors.get(name)
@@ -67,9 +98,17 @@ class TensorTable:
             )
         self._used.add(name)
 
-    def expert_layer(self, parts: Sequence[Weight]) -> ExpertLayer:
+    def expert_layer(
+        self, parts: Sequence[Weight], form: ExpertForm = PLAIN_EXPERTS
+    ) -> ExpertLayer:
         """The experts made of `parts`: gate and up or both fused, then down."""
-        return self._loader.expert_layer(parts)
+        return self._loader.expert_layer(parts, form)
+
+    def head_rows(
+        self, weight: Weight, heads: int, first: int, rows: int, *, transposed: bool = False
+    ) -> Tensor:
+        """Rows `first` … `first + rows` of each head's equal part of a weight."""
+        return self._loader.head_rows(weight, heads, first, rows, transposed=transposed)
 
     def set_aside(self, prefix: str) -> None:
         """Account for tensors that belong to a part of the model that is not run."""

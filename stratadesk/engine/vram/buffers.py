@@ -8,10 +8,12 @@ takes x and the fullest moment of all half-layers. The moments listed here mirro
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stratadesk.engine.vram.host_moments import HostMoments
 from stratadesk.engine.vram.shape import (
     AttentionShape,
     DeltaNetShape,
     FeedForwardShape,
+    LatentShape,
     LayerShape,
     ModelShape,
 )
@@ -65,8 +67,10 @@ class PromptBuffers:
         self._align = rule.alignment
         self._always = tuple(_always(shape, rule))
         self._moments = {
-            moment for layer in shape.running(mtp) for moment in _moments(shape, layer, rule)
+            moment for layer in shape.layers for moment in _moments(shape, layer, rule)
         }
+        if mtp and shape.draft:
+            self._moments.update(_draft_moments(shape, rule))
         if not rule.overlaid:
             # States after the output norm, and the logits of the last token.
             self._moments.add(((4 * shape.width, 0), (0, 4 * shape.vocab)))
@@ -91,73 +95,78 @@ class PromptBuffers:
 
 def _always(shape: ModelShape, rule: BufferRule) -> Iterator[Tensor]:
     """x, and on the host RoPE's cosines and sines, one of each per pair of values."""
-    yield 4 * shape.width, 0
+    yield 4 * shape.width * (shape.streams.count if shape.streams else 1), 0
     if not rule.overlaid:
         yield from ((2 * shape.rotated, 0), (2 * shape.rotated, 0))
 
 
+def _draft_moments(shape: ModelShape, rule: BufferRule) -> Iterator[Moment]:
+    """The trunk's states and the same one token later stay while the draft block is computed.
+
+    It begins by joining them, normed, with embeddings; on the host x and RoPE are its own.
+    """
+    width = shape.width
+    own = () if rule.overlaid else tuple(_always(shape, rule))
+    beside = _values(width, width, size=rule.value_bytes) + own
+    yield beside + _values(width, width, 2 * width, width, size=rule.value_bytes)
+    for layer in shape.draft:
+        for moment in _moments(shape, layer, rule):
+            yield beside + moment
+
+
 def _moments(shape: ModelShape, layer: LayerShape, rule: BufferRule) -> Iterator[Moment]:
-    mixer, feed = layer.mixer, layer.feed_forward
-    of = _OverlaidMoments(shape.width, rule) if rule.overlaid else _HostMoments(shape.width)
-    if isinstance(mixer, AttentionShape):
-        yield of.attention(mixer)
-    elif isinstance(mixer, DeltaNetShape):
-        yield of.delta_net(mixer)
-    yield from of.experts(feed) if feed.experts else of.dense(feed)
-
-
-class _HostMoments:
-    """Everything a half-layer takes, in order; float32 and int32 take 4 bytes alike."""
-
-    def __init__(self, width: int) -> None:
-        self._width = width
-
-    def attention(self, mixer: AttentionShape) -> Moment:
-        gate = (mixer.inner, mixer.inner) if mixer.gated else ()
-        normed = (mixer.inner, mixer.keys) if mixer.normed else ()
-        return self._beside_h(*mixer.projections, *gate, *normed, mixer.inner, self._width)
-
-    def delta_net(self, mixer: DeltaNetShape) -> Moment:
-        convolved = (mixer.channels, mixer.inner, mixer.inner)
-        return self._beside_h(*mixer.projections, *convolved, self._width)
-
-    def experts(self, feed: FeedForwardShape) -> Iterator[Moment]:
-        """While routed experts are computed, and while the shared one is."""
-        entries, width = feed.used, self._width
-        routing = self._beside_h(feed.experts, entries, entries, entries, width)
-        routed = (entries * width, 2 * entries * feed.inner, entries * feed.inner)
-        yield routing + _values(*routed)
-        if feed.dense:
-            yield routing + _values(width, 2 * feed.dense, feed.dense)
-
-    def dense(self, feed: FeedForwardShape) -> Iterator[Moment]:
-        yield self._beside_h(self._width, 2 * feed.dense, feed.dense)
-
-    def _beside_h(self, *counts: int) -> Moment:
-        return _values(self._width, *counts)
+    if rule.overlaid:
+        yield from _OverlaidMoments(shape, rule).of(layer)
+    else:
+        yield from (_values(*counts) for counts in HostMoments(shape).of(layer))
 
 
 class _OverlaidMoments:
     """What is alive at the peak of a half-layer; the sum of routed rows goes straight into x."""
 
-    def __init__(self, width: int, rule: BufferRule) -> None:
-        self._width = width
+    def __init__(self, shape: ModelShape, rule: BufferRule) -> None:
+        self._width = shape.width
+        self._context = shape.context
+        self._streams = shape.streams
         self._rule = rule
 
-    def attention(self, mixer: AttentionShape) -> Moment:
-        return self._beside_h(*mixer.projections, mixer.inner)
+    def of(self, layer: LayerShape) -> Iterator[Moment]:
+        """Every moment of a layer that may be its fullest."""
+        if self._streams:
+            wide = self._streams.count * self._width
+            yield self._beside_h(wide, self._streams.rank, wide)
+            if layer.ngrams:
+                yield self._beside_h(wide, wide, self._width, wide)
+        if isinstance(layer.mixer, AttentionShape):
+            yield self._attention(layer.mixer)
+        elif isinstance(layer.mixer, LatentShape):
+            yield self._latent(layer.mixer)
+        elif isinstance(layer.mixer, DeltaNetShape):
+            yield self._delta_net(layer.mixer)
+        feed = layer.feed_forward
+        yield from self._experts(feed) if feed.experts else self._dense(feed)
 
-    def delta_net(self, mixer: DeltaNetShape) -> Moment:
+    def _attention(self, mixer: AttentionShape) -> Moment:
+        indexer = mixer.indexer
+        seen = (4 * indexer.budget,) if indexer and indexer.budget < self._context else ()
+        taken = self._beside_h(*mixer.projections, mixer.inner)
+        return (*taken, *((n_bytes, 0) for n_bytes in seen))
+
+    def _latent(self, mixer: LatentShape) -> Moment:
+        absorbed = (mixer.heads * mixer.row, mixer.heads * mixer.latent)
+        return self._beside_h(mixer.query, mixer.row, *absorbed)
+
+    def _delta_net(self, mixer: DeltaNetShape) -> Moment:
         return self._beside_h(*mixer.projections, mixer.channels, mixer.inner)
 
-    def experts(self, feed: FeedForwardShape) -> Iterator[Moment]:
+    def _experts(self, feed: FeedForwardShape) -> Iterator[Moment]:
         """Rows put out, and 32 bytes an entry: expert, weight, source row, place."""
         entries = feed.used
         rows = self._rule.routed_bytes * entries * self._width
         hidden = self._beside_h(2 * entries * feed.inner, entries * feed.inner)
         yield (*hidden, (rows, 0), (32 * entries, 0))
 
-    def dense(self, feed: FeedForwardShape) -> Iterator[Moment]:
+    def _dense(self, feed: FeedForwardShape) -> Iterator[Moment]:
         yield self._beside_h(2 * feed.dense, feed.dense)
 
     def _beside_h(self, *counts: int) -> Moment:

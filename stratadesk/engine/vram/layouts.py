@@ -46,7 +46,7 @@ def fixed_parts(inputs: PlanInputs) -> FixedParts:
     return FixedParts(
         dense=shape.dense_bytes(settings.mtp),
         kv=sum(layer.kv_bytes(inputs.context, settings.kv_format) for layer in layers),
-        state=2 * sum(layer.state_bytes for layer in layers),
+        state=2 * (sum(layer.state_bytes for layer in layers) + shape.carried_bytes(settings.mtp)),
         scratch=aligned(max(scratch, rule.least_scratch - staging)),
         staging=aligned(staging),
     )

@@ -245,6 +245,11 @@ class VramMachine:
         wish = self._wish = Wish(end, relaxed, urgent)
         return self.safe_point() or self._resizer.waiting(wish)
 
+    def preview(self, end: int) -> tuple[Resize, bool]:
+        """Tell what `resize` would reach, and whether it would have to wait; changes nothing."""
+        wish = Wish(end)
+        return self._resizer.preview(wish), not self._is_time_for(wish)
+
     def safe_point(self) -> Resize | None:
         """Between two steps: do a resize that waits, if now is its time; what came of it."""
         wish, back = self._wish, self.state

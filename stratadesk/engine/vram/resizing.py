@@ -157,8 +157,15 @@ class Resizer:
         refused = self._move(wish.end, floor)
         if self._cache.slots < self._arena.slots:
             self._cache.grow(self._arena.slots)
-        words = refused or self._limitation(wish)
+        words = refused or self._limitation(wish, self._arena.end)
         return Resize(wish.end, self._arena.end, self._cache.slots, True, words)
+
+    def preview(self, wish: Wish) -> Resize:
+        """What `apply` would reach now if nothing is refused; changes nothing."""
+        floor = min(self._floor.least if wish.relaxed else self._floor.usual, self._arena.end)
+        reached = self._arena.target(wish.end, floor)
+        words = self._limitation(wish, reached)
+        return Resize(wish.end, reached, self._arena.slots_at(reached), False, words)
 
     def waiting(self, wish: Wish) -> Resize:
         """What there is to say of a wish that waits."""
@@ -178,8 +185,7 @@ class Resizer:
             return refused.sentence
         return ""
 
-    def _limitation(self, wish: Wish) -> str:
-        reached = self._arena.end
+    def _limitation(self, wish: Wish, reached: int) -> str:
         if reached > wish.end:
             return self._floor.words(relaxed=wish.relaxed)
         if wish.end - reached >= self._arena.memory.block_bytes:

@@ -9,6 +9,25 @@ from dataclasses import dataclass
 
 from stratadesk.engine.commands import KvFormat
 from stratadesk.engine.vram.geometry import aligned
+from stratadesk.engine.vram.mixer_shapes import (
+    AttentionShape,
+    DeltaNetShape,
+    IndexerShape,
+    LatentShape,
+    MixerShape,
+)
+
+__all__ = [
+    "AttentionShape",
+    "DeltaNetShape",
+    "FeedForwardShape",
+    "IndexerShape",
+    "LatentShape",
+    "LayerShape",
+    "ModelShape",
+    "NgramShape",
+    "StreamShape",
+]
 
 KV_VALUE_BYTES = {
     KvFormat.F32: (4, 1),
@@ -16,45 +35,6 @@ KV_VALUE_BYTES = {
     KvFormat.Q8_0: (34, 32),
 }
 """Bytes per number of values in each format of the KV cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionShape:
-    """Widths, in values per token.
-
-    `projections` are the rows of every matrix but the output's, `inner` are its columns (heads
-    times head size). `keys` and `values` are cached. `gated`: the query projection holds a gate
-    too; `normed`: queries and keys are normed into tensors of their own.
-    """
-
-    projections: tuple[int, ...]
-    inner: int
-    keys: int
-    values: int
-    gated: bool = False
-    normed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaNetShape:
-    """Widths, in values per token, and sizes of the state.
-
-    `projections` and `inner` as in `AttentionShape`; the convolution spans `span` tokens of
-    `channels`; each of `heads` value heads has a memory of `size` x `size`.
-    """
-
-    projections: tuple[int, ...]
-    inner: int
-    channels: int
-    span: int
-    heads: int
-    size: int
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of one copy of the state, float32: convolution history and memory."""
-        history = (self.span - 1) * self.channels
-        return aligned(4 * history) + aligned(4 * self.heads * self.size**2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +54,32 @@ class FeedForwardShape:
 
 
 @dataclass(frozen=True, slots=True)
+class NgramShape:
+    """An n-gram embedding: a token reads `heads` rows of a table that stays on the host.
+
+    Its convolution reaches over `past` rows of all streams; n-grams have up to `length` tokens.
+    """
+
+    heads: int
+    length: int
+    past: int
+    channels: int
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of one copy of the last tokens, int32, and of the last rows, float32."""
+        return aligned(4 * (self.length - 1)) + aligned(4 * self.past * self.channels)
+
+
+@dataclass(frozen=True, slots=True)
 class LayerShape:
     """One layer: `dense_bytes` stay on the card, `dense_values` weights serve every token."""
 
     dense_bytes: int
     dense_values: int
-    mixer: AttentionShape | DeltaNetShape | None
+    mixer: MixerShape | None
     feed_forward: FeedForwardShape
+    ngrams: NgramShape | None = None
 
     @property
     def has_experts(self) -> bool:
@@ -89,26 +88,31 @@ class LayerShape:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of one copy of recurrent state."""
-        return self.mixer.state_bytes if isinstance(self.mixer, DeltaNetShape) else 0
+        """Bytes of one copy of what is kept twice, such as recurrent state."""
+        parts = (self.mixer, self.ngrams)
+        return sum(part.state_bytes for part in parts if part is not None)
 
     def kv_bytes(self, context: int, kv: KvFormat) -> int:
-        """Bytes of keys and values of `context` tokens."""
-        if not isinstance(self.mixer, AttentionShape):
+        """Bytes of what is cached of `context` tokens: keys and values, keys of blocks."""
+        if self.mixer is None:
             return 0
         n_bytes, per = KV_VALUE_BYTES[kv]
-        sizes = (self.mixer.keys, self.mixer.values)
-        return sum(aligned(context * -(-width * n_bytes // per)) for width in sizes)
+        cached = (aligned(context * -(-width * n_bytes // per)) for width in self.mixer.cached)
+        return sum(cached) + self.mixer.index_bytes(context)
 
     def flops(self, position: float) -> float:
         """Floating-point operations for one token that attends to `position` others."""
         feed = self.feed_forward
         flops = 2.0 * (self.dense_values + feed.used * feed.expert_values)
-        if isinstance(self.mixer, AttentionShape):
-            return flops + 4.0 * self.mixer.inner * position
-        if isinstance(self.mixer, DeltaNetShape):
-            return flops + 6.0 * self.mixer.heads * self.mixer.size**2
-        return flops
+        return flops + (self.mixer.flops(position) if self.mixer else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamShape:
+    """Hyper-connections: `count` residual streams, mixed through a matrix of rank `rank`."""
+
+    count: int
+    rank: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,8 @@ class ModelShape:
     `width` and `vocab` are in values, `rotated` is the number of values of a head that RoPE
     turns, `context` the model's own length in tokens. `head_bytes` are those of the embedding
     when the head is `tied` to it, and only then is the embedding on the card. `other_bytes` are
-    the rest outside layers, such as the output norm.
+    the rest outside layers, such as the output norm. Without `streams` there is one residual
+    stream.
     """
 
     name: str
@@ -133,6 +138,7 @@ class ModelShape:
     tied: bool
     layers: tuple[LayerShape, ...]
     draft: tuple[LayerShape, ...] = ()
+    streams: StreamShape | None = None
 
     def running(self, mtp: bool) -> tuple[LayerShape, ...]:
         """The layers that are computed, the draft block behind the trunk when `mtp`."""
@@ -141,6 +147,10 @@ class ModelShape:
     def experts(self, mtp: bool) -> Iterator[FeedForwardShape]:
         """The layers with routed experts, in order."""
         return (layer.feed_forward for layer in self.running(mtp) if layer.has_experts)
+
+    def carried_bytes(self, mtp: bool) -> int:
+        """Bytes of one copy of the two rows that a draft head keeps between chunks, float32."""
+        return 2 * aligned(4 * self.width) if mtp and self.draft else 0
 
     @property
     def lendable_head(self) -> int:

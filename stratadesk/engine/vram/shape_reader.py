@@ -12,34 +12,15 @@ from typing import Protocol
 from stratadesk.engine.hyperparameters import Hyperparameters, Metadata
 from stratadesk.engine.tensor_groups import TensorGroups
 from stratadesk.engine.vram.geometry import aligned
+from stratadesk.engine.vram.mixer_reader import mixer_shape
 from stratadesk.engine.vram.plan_settings import DEFAULT_CONTEXT
-from stratadesk.engine.vram.shape import (
-    AttentionShape,
-    DeltaNetShape,
-    FeedForwardShape,
-    LayerShape,
-    ModelShape,
-)
+from stratadesk.engine.vram.shape import FeedForwardShape, LayerShape, ModelShape
+from stratadesk.engine.vram.stream_reader import ngram_shape, stream_shape
+from stratadesk.engine.vram.tensor_facts import Table, TensorFacts, columns_of
 from stratadesk.errors import GgufError
 
 _BLOCK = re.compile(r"blk\.(\d{1,9})\.(.+)")
 _ON_THE_HOST = ("token_embd.", "per_layer_token_embd.", "nextn.embed_tokens.")
-_OUTPUTS = ("attn_output.", "ssm_out.")
-
-
-class TensorFacts(Protocol):
-    """A line of the tensor table: row-major shape and stored bytes."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Row-major shape."""
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes in the file."""
-
-
-Table = Mapping[str, TensorFacts]
 
 
 class ModelHeader(Metadata, Protocol):
@@ -59,10 +40,7 @@ def read_shape(header: ModelHeader) -> ModelShape:
     numbers = Hyperparameters(header)
     blocks, rest = _split(header.tensors, numbers)
     groups = TensorGroups(header.tensors, len(blocks))
-    layers = tuple(
-        _layer(numbers, {f"blk.{index}.{part}": block[part] for part in block}, groups)
-        for index, block in enumerate(blocks)
-    )
+    layers = tuple(_layer(numbers, index, block, groups) for index, block in enumerate(blocks))
     trunk = len(blocks) - numbers.natural("nextn_predict_layers", default=0)
     if trunk < 1:
         raise GgufError(f"{numbers.key('nextn_predict_layers')} leaves none of {len(blocks)}.")
@@ -82,6 +60,7 @@ def read_shape(header: ModelHeader) -> ModelShape:
         tied=not own_head,
         layers=layers[:trunk],
         draft=layers[trunk:],
+        streams=stream_shape(numbers, rest),
     )
 
 
@@ -101,59 +80,25 @@ def _split(tensors: Table, numbers: Hyperparameters) -> tuple[list[dict[str, Ten
     return blocks, rest
 
 
-def _layer(numbers: Hyperparameters, tensors: Table, groups: TensorGroups) -> LayerShape:
+def _layer(
+    numbers: Hyperparameters, index: int, tensors: Table, groups: TensorGroups
+) -> LayerShape:
     by_group: dict[str, dict[str, TensorFacts]] = {}
-    for name, facts in tensors.items():
-        part = name.split(".", 2)[2]
+    for part, facts in tensors.items():
         if not part.startswith(_ON_THE_HOST):
-            by_group.setdefault(groups.group_of(name), {})[part] = facts
-    experts = by_group.pop("experts", {})
+            group = groups.group_of(f"blk.{index}.{part}")
+            by_group.setdefault(group, {})[part] = facts
+    # The biases of experts are small and stay on the card; only their matrices come and go.
+    of_experts = by_group.pop("experts", {})
+    experts = {part: facts for part, facts in of_experts.items() if part.endswith(".weight")}
+    biases = [facts for part, facts in of_experts.items() if part not in experts]
     dense = [facts for group in by_group.values() for facts in group.values()]
     return LayerShape(
-        dense_bytes=_bytes(dense),
+        dense_bytes=_bytes(dense) + _bytes(biases),
         dense_values=sum(prod(facts.shape) for facts in dense if len(facts.shape) > 1),
-        mixer=_mixer(numbers, by_group),
+        mixer=mixer_shape(numbers, index, by_group),
         feed_forward=_feed_forward(numbers, by_group, experts),
-    )
-
-
-def _mixer(
-    numbers: Hyperparameters, groups: Mapping[str, Table]
-) -> AttentionShape | DeltaNetShape | None:
-    delta = groups.get("delta_net", {})
-    if "ssm_conv1d.weight" in delta:
-        return _delta_net(numbers, delta)
-    attention = groups.get("attention", {})
-    return _attention(attention, groups.get("norms", {})) if attention else None
-
-
-def _attention(tensors: Table, norms: Table) -> AttentionShape:
-    rows, inner = _projections(tensors), _columns(tensors, "attn_output.weight")
-    query = _rows(tensors, "attn_q.weight")
-    keys, values = _rows(tensors, "attn_k.weight"), _rows(tensors, "attn_v.weight")
-    if "attn_qkv.weight" in tensors:
-        keys = values = max(0, _rows(tensors, "attn_qkv.weight") - inner) // 2
-    return AttentionShape(
-        projections=rows,
-        inner=inner,
-        # Latent attention caches its compressed row in place of keys and values.
-        keys=keys or _rows(tensors, "attn_kv_a_mqa.weight"),
-        values=values,
-        gated=query == 2 * inner > 0,
-        normed="attn_q_norm.weight" in norms,
-    )
-
-
-def _delta_net(numbers: Hyperparameters, tensors: Table) -> DeltaNetShape:
-    convolution = tensors["ssm_conv1d.weight"].shape
-    matrices = {name: facts for name, facts in tensors.items() if "conv1d" not in name}
-    return DeltaNetShape(
-        projections=_projections(matrices),
-        inner=_columns(tensors, "ssm_out.weight"),
-        channels=convolution[0],
-        span=convolution[-1],
-        heads=numbers.positive("ssm.time_step_rank"),
-        size=numbers.positive("ssm.state_size"),
+        ngrams=ngram_shape(numbers, by_group),
     )
 
 
@@ -161,7 +106,7 @@ def _feed_forward(
     numbers: Hyperparameters, groups: Mapping[str, Table], experts: Table
 ) -> FeedForwardShape:
     shared, other = groups.get("shared_experts", {}), groups.get("other", {})
-    dense = _columns(shared, "ffn_down_shexp.weight") or _columns(other, "ffn_down.weight")
+    dense = columns_of(shared, "ffn_down_shexp.weight") or columns_of(other, "ffn_down.weight")
     if not experts:
         return FeedForwardShape(dense)
     count = next(iter(experts.values())).shape[0]
@@ -171,7 +116,7 @@ def _feed_forward(
         dense=dense,
         experts=count,
         used=min(count, numbers.positive("expert_used_count")),
-        inner=_columns(experts, "ffn_down_exps.weight"),
+        inner=columns_of(experts, "ffn_down_exps.weight"),
         expert_bytes=sum(aligned(-(-facts.n_bytes // count)) for facts in experts.values()),
         expert_values=sum(prod(facts.shape[1:]) for facts in experts.values()),
     )
@@ -182,22 +127,6 @@ def _rotated(numbers: Hyperparameters) -> int:
     size = numbers.positive("embedding_length") // heads
     size = numbers.positive("attention.key_length", default=max(1, size))
     return numbers.positive("rope.dimension_count", default=size)
-
-
-def _projections(tensors: Table) -> tuple[int, ...]:
-    return tuple(
-        facts.shape[0]
-        for name, facts in tensors.items()
-        if len(facts.shape) == 2 and not name.startswith(_OUTPUTS)
-    )
-
-
-def _rows(tensors: Table, name: str) -> int:
-    return tensors[name].shape[0] if name in tensors else 0
-
-
-def _columns(tensors: Table, name: str) -> int:
-    return tensors[name].shape[-1] if name in tensors else 0
 
 
 def _named(tensors: Table, *prefixes: str) -> Sequence[TensorFacts]:

@@ -4,57 +4,29 @@
 be used by one thread at a time: parallel kernels abort on concurrent calls.
 """
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from stratadesk.kernels.host import delta_net, elementwise, routing
+from stratadesk.kernels.host import delta_net, elementwise
 from stratadesk.kernels.host.delta_state import HostDeltaState
-from stratadesk.kernels.host.experts import (
-    ExpertSupplier,
-    HostExpertLayer,
-    HostRouting,
-    MappedExperts,
-    Supply,
-)
 from stratadesk.kernels.host.kv_cache import HostKvCache
-from stratadesk.kernels.host.weights import HostWeight, multiply
-from stratadesk.kernels.host.workspace import HeapWorkspace, Workspace
+from stratadesk.kernels.host.ops_base import HostRope
+from stratadesk.kernels.host.ops_blocks import BlockOps
+from stratadesk.kernels.host.ops_draft import DraftOps
+from stratadesk.kernels.host.ops_experts import ExpertOps
+from stratadesk.kernels.host.ops_latent import LatentOps
+from stratadesk.kernels.host.ops_streams import StreamOps
+from stratadesk.kernels.host.weights import HostWeight
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
 
 _FIRST = np.zeros(1, np.int32)
+_NO_SINKS = np.empty(0, np.float32)
 
 
-@dataclass(frozen=True, slots=True)
-class HostRope:
-    """Cosine and sine [T, pairs] for the tokens of a chunk."""
-
-    cos: Floats
-    sin: Floats
-
-
-class HostOps:
-    """Operations on float32 arrays; see `stratadesk.engine.ops.Ops` for each one's meaning.
-
-    Results are placed in `workspace`; what outlives a pass, such as states, in `resident`.
-    `supplier` says where experts lie.
-    """
-
-    def __init__(self) -> None:
-        self.workspace: Workspace = HeapWorkspace()
-        self.resident: Workspace = HeapWorkspace()
-        self.supplier: ExpertSupplier = MappedExperts()
-
-    def scope(self) -> AbstractContextManager[None]:
-        """Give back at its end what was made inside it."""
-        scope: AbstractContextManager[None] = self.workspace.scope()
-        return scope
+class HostOps(ExpertOps, LatentOps, StreamOps, BlockOps, DraftOps):
+    """Operations on float32 arrays; see `stratadesk.engine.ops.Ops` for each one's meaning."""
 
     def weight(
         self, data: npt.NDArray[np.uint8], format_name: str, shape: tuple[int, ...]
@@ -66,61 +38,8 @@ class HostOps:
         """Decode a small weight wholly: a vector, or a matrix [rows, columns]."""
         rows = weight.rows * weight.matrices
         out: Floats = self.resident.empty((rows, weight.columns), np.float32)
-        _decode_rows(weight, np.arange(rows, dtype=np.int32), out)
+        self._decode_rows(weight, np.arange(rows, dtype=np.int32), out)
         return out.reshape(-1) if rows == 1 else out
-
-    def expert_layer(self, index: int, parts: Sequence[HostWeight]) -> HostExpertLayer:
-        """The experts of the `index`-th layer that has any."""
-        return HostExpertLayer(index, tuple(parts))
-
-    def embed(self, weight: HostWeight, tokens: Ints) -> Floats:
-        """Rows `tokens` of a matrix, [T, columns]."""
-        out = self._empty(tokens.size, weight.columns)
-        _decode_rows(weight, tokens, out)
-        return out
-
-    def linear(self, weight: HostWeight, x: Floats) -> Floats:
-        """x · Wᵀ, [T, rows]."""
-        out = self._empty(x.shape[0], weight.rows)
-        order = np.arange(x.shape[0], dtype=np.int32)
-        starts = np.array([0, x.shape[0]], np.int32)
-        multiply(weight, weight.addresses(_FIRST), x, 1, (order, starts), out, 0)
-        return out
-
-    def feed_forward(self, gate: HostWeight, up: HostWeight, down: HostWeight, x: Floats) -> Floats:
-        """down · (silu(gate x) ⊙ (up x)), [T, E]."""
-        tokens = x.shape[0]
-        order = np.arange(tokens, dtype=np.int32)
-        addresses = [weight.addresses(_FIRST) for weight in (gate, up, down)]
-        out = self._empty(tokens, down.rows)
-        with self.scope():
-            sorted_by = (order, np.array([0, tokens], np.int32))
-            self._routed((gate, up, down), addresses, x, 1, sorted_by, out)
-        return out
-
-    def route(self, logits: Floats, used: int, renormalise: bool) -> HostRouting:
-        """Choose `used` experts per token by softmax over all of logits [T, N]."""
-        tokens, count = logits.shape
-        experts: Ints = self.workspace.empty((tokens, used), np.int32)
-        order: Ints = self.workspace.empty((tokens * used,), np.int32)
-        weights = self._empty(tokens, used)
-        starts = np.empty(count + 1, np.int32)
-        routing.route_softmax(logits, renormalise, experts, weights)
-        routing.sort_by_expert(experts.reshape(-1), starts, order)
-        groups = np.flatnonzero(np.diff(starts)).astype(np.int32)
-        bounds = np.append(starts[groups], starts[-1:])
-        return HostRouting(experts, weights, order, groups, bounds)
-
-    def experts(self, layer: HostExpertLayer, x: Floats, chosen: HostRouting) -> Floats:
-        """Σ_k weight_k · expert_k(x) in router order, [T, E]."""
-        width = layer.parts[-1].rows
-        out = self._empty(x.shape[0], width)
-        with self.scope():
-            entries = self._empty(chosen.order.size, width)
-            for supply in self.supplier.supply(layer, chosen):
-                self._supplied(layer, supply, x, chosen, entries)
-            elementwise.weighted_sum(entries, chosen.weights, out)
-        return out
 
     def rms_norm(self, x: Floats, weight: Floats, eps: float) -> Floats:
         """RMS norm over the last axis of x [..., n]."""
@@ -134,6 +53,15 @@ class HostOps:
         out = self._empty(*x.shape)
         rows = (-1, weight.size)
         elementwise.rms_norm_silu_gate(
+            x.reshape(rows), gate.reshape(rows), weight, np.float32(eps), out.reshape(rows)
+        )
+        return out
+
+    def rms_norm_sigmoid_gate(self, x: Floats, gate: Floats, weight: Floats, eps: float) -> Floats:
+        """rms_norm(x) · sigmoid(gate) over the last axis; same shapes."""
+        out = self._empty(*x.shape)
+        rows = (-1, weight.size)
+        delta_net.rms_norm_sigmoid_gate(
             x.reshape(rows), gate.reshape(rows), weight, np.float32(eps), out.reshape(rows)
         )
         return out
@@ -163,13 +91,23 @@ class HostOps:
         return HostKvCache.create(self.resident, format_name, context, heads, size)
 
     def attention(
-        self, q: Floats, k: Floats, v: Floats, cache: HostKvCache, start: int, scale: float
+        self,
+        q: Floats,
+        k: Floats,
+        v: Floats,
+        cache: HostKvCache,
+        start: int,
+        scale: float,
+        *,
+        window: int = 0,
+        sinks: Floats | None = None,
     ) -> Floats:
         """Store k and v [T, G, d] from token `start` on and attend causally; [T, H·d]."""
         cache.store(start, k, v)
         out = self._empty(*q.shape)
         kept = (cache.keys, cache.values, cache.row_units, cache.heads)
-        cache.attention(q, *kept, start, np.float32(scale), out)
+        seen = (start, np.float32(scale), window, _NO_SINKS if sinks is None else sinks)
+        cache.attention(q, *kept, *seen, out)
         return out.reshape(q.shape[0], -1)
 
     def multiply_sigmoid(self, x: Floats, gate: Floats) -> None:
@@ -179,6 +117,10 @@ class HostOps:
     def add(self, x: Floats, y: Floats) -> None:
         """x += y."""
         elementwise.add(x, y)
+
+    def add_bias(self, x: Floats, bias: Floats) -> None:
+        """x[t] += bias for every row of x [T, n]."""
+        elementwise.add_bias(x, bias)
 
     def add_gated(self, x: Floats, y: Floats, gate: Floats) -> None:
         """x += y · sigmoid(gate), gate [T, 1]."""
@@ -216,45 +158,3 @@ class HostOps:
         gates = (convolved, beta, decay, key_head_of, key_heads, np.float32(eps))
         delta_net.delta_steps(*gates, *memories, out)
         return out
-
-    def _empty(self, *shape: int) -> Floats:
-        return self.workspace.empty(shape, np.float32)
-
-    def _supplied(
-        self,
-        layer: HostExpertLayer,
-        supply: Supply,
-        x: Floats,
-        chosen: HostRouting,
-        out: Floats,
-    ) -> None:
-        """Write the outputs of the supplied experts to their entries of out [T·K, E]."""
-        sorted_by = chosen.only(supply.positions)
-        used = chosen.experts.shape[1]
-        with self.scope():
-            self._routed(layer.parts, supply.addresses, x, used, sorted_by, out)
-
-    def _routed(
-        self,
-        parts: Sequence[HostWeight],
-        addresses: Sequence[npt.NDArray[np.int64]],
-        x: Floats,
-        share: int,
-        sorted_by: tuple[Ints, Ints],
-        out: Floats,
-    ) -> None:
-        """Feed-forward of every entry: gate and up (or both in one part), SwiGLU, down."""
-        *gate_up, down = parts
-        width = down.columns
-        projected = self._empty(out.shape[0], 2 * width)
-        column = 0
-        for weight, where in zip(gate_up, addresses, strict=False):
-            multiply(weight, where, x, share, sorted_by, projected, column)
-            column += weight.rows
-        hidden = self._empty(out.shape[0], width)
-        elementwise.swiglu(projected, hidden)
-        multiply(down, addresses[-1], hidden, 1, sorted_by, out, 0)
-
-
-def _decode_rows(weight: HostWeight, rows: Ints, out: Any) -> None:
-    weight.format.rows(weight.data, weight.row_units, rows, out)

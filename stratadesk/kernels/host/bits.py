@@ -50,21 +50,26 @@ def pointer_to(typingctx: Any, address: Any) -> Any:
 @njit
 def half_to_float(half: int) -> np.float32:
     """Convert the 16 bits of an IEEE half (uint16 or wider) to float32, subnormals included."""
+    # Every step is cast: Numba widens uint32 to uint64, and a loop over halves to half the lanes.
     bits = np.uint32(half)
-    magnitude = (bits & np.uint32(0x7FFF)) << np.uint32(13)
-    rebased = bits_from_float(float_from_bits(np.uint32(magnitude)) * float_from_bits(_REBIAS))
-    if magnitude >= _HALF_NOT_FINITE:
-        rebased = magnitude | _FLOAT_NOT_FINITE
-    value: np.float32 = float_from_bits(
-        np.uint32(rebased | ((bits & np.uint32(0x8000)) << np.uint32(16)))
-    )
+    magnitude = np.uint32(np.uint32(bits & np.uint32(0x7FFF)) << np.uint32(13))
+    rebased = bits_from_float(float_from_bits(magnitude) * float_from_bits(_REBIAS))
+    exponent = _FLOAT_NOT_FINITE if magnitude >= _HALF_NOT_FINITE else np.uint32(0)
+    sign = np.uint32(np.uint32(bits & np.uint32(0x8000)) << np.uint32(16))
+    value: np.float32 = float_from_bits(np.uint32(np.uint32(rebased | exponent) | sign))
     return value
 
 
 @njit
 def word_at(data: np.ndarray, index: int) -> np.uint32:
     """Read the little-endian uint16 at byte `index` of a uint8 array as uint32."""
-    return np.uint32(data[index]) | (np.uint32(data[index + 1]) << np.uint32(8))
+    return np.uint32(np.uint32(data[index]) | (np.uint32(data[index + 1]) << np.uint32(8)))
+
+
+@njit
+def word32_at(data: np.ndarray, index: int) -> np.uint32:
+    """Read the little-endian uint32 at byte `index` of a uint8 array."""
+    return np.uint32(word_at(data, index) | (word_at(data, index + 2) << np.uint32(16)))
 
 
 @njit

@@ -1,17 +1,17 @@
-"""Decoders of the formats without sub-scales: F32, F16, BF16, Q8_0, Q5_0, IQ4_NL.
+"""Decoders of the formats with at most one scale a block: F32, F16, BF16, Q8_0, Q4_0 to Q5_1.
 
 A decoder writes `count` values (a multiple of the block) to `out`, float32, reading storage
 units of `data` from unit `start` on. Units are float32 (F32), uint16 (F16, BF16) or bytes. Block
-layouts are those of the `gguf` package's reference dequantization, which tests compare with.
+layouts and the order of the float operations are those of the `gguf` package's reference
+dequantization, which tests compare with.
 """
 
 import numpy as np
-from gguf.quants import IQ4_NL
 from numba import njit
 
-from stratadesk.kernels.host.bits import float_from_bits, half_at, half_to_float
-
-IQ4_VALUES = np.array(IQ4_NL.kvalues, dtype=np.float32)
+from stratadesk.kernels.host.bits import float_from_bits, half_at, half_to_float, word32_at
+from stratadesk.kernels.host.lane_tables import bit_lanes
+from stratadesk.kernels.host.lanes import floats, join, lanes_at, signed_floats, store
 
 
 @njit
@@ -42,44 +42,48 @@ def decode_bf16(data: np.ndarray, start: int, count: int, out: np.ndarray) -> No
 def decode_q8_0(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
     """Q8_0: blocks of 32 in 34 bytes: half scale, 32 signed bytes."""
     for block in range(count // 32):
-        packed = data[start + 34 * block : start + 34 * block + 34]
-        scale = half_at(packed, 0)
-        quants = packed[2:34]
-        values = out[32 * block : 32 * block + 32]
-        for i in range(32):
-            values[i] = np.float32(np.int8(quants[i])) * scale
+        at = start + 34 * block
+        quants = lanes_at(data, at + 2, 32)
+        store(out, 32 * block, signed_floats(quants) * half_at(data, at))
+
+
+@njit
+def decode_q4_0(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
+    """Q4_0: blocks of 32 in 18 bytes: half scale, 16 bytes of nibbles; minus 8."""
+    for block in range(count // 32):
+        at = start + 18 * block
+        quants = lanes_at(data, at + 2, 16)
+        centred = join(quants & 15, quants >> 4) - 8
+        store(out, 32 * block, signed_floats(centred) * half_at(data, at))
+
+
+@njit
+def decode_q4_1(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
+    """Q4_1: blocks of 32 in 20 bytes: half scale and minimum, 16 bytes of nibbles."""
+    for block in range(count // 32):
+        at = start + 20 * block
+        quants = lanes_at(data, at + 4, 16)
+        scaled = floats(join(quants & 15, quants >> 4)) * half_at(data, at)
+        store(out, 32 * block, scaled + half_at(data, at + 2))
 
 
 @njit
 def decode_q5_0(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
     """Q5_0: blocks of 32 in 22 bytes: half scale, 32 high bits, 16 bytes of nibbles; minus 16."""
     for block in range(count // 32):
-        packed = data[start + 22 * block : start + 22 * block + 22]
-        scale = half_at(packed, 0)
-        high = np.uint32(0)
-        for i in range(4):
-            high |= np.uint32(packed[2 + i]) << np.uint32(8 * i)
-        quants = packed[6:22]
-        low = out[32 * block : 32 * block + 16]
-        top = out[32 * block + 16 : 32 * block + 32]
-        for i in range(16):
-            bits = high >> np.uint32(i)
-            low_high = (bits & np.uint32(1)) << np.uint32(4)
-            top_high = ((bits >> np.uint32(16)) & np.uint32(1)) << np.uint32(4)
-            quant = np.uint32(quants[i])
-            low[i] = np.float32(np.int32((quant & np.uint32(15)) | low_high) - 16) * scale
-            top[i] = np.float32(np.int32((quant >> np.uint32(4)) | top_high) - 16) * scale
+        at = start + 22 * block
+        high = bit_lanes(word32_at(data, at + 2), 32)
+        quants = lanes_at(data, at + 6, 16)
+        centred = (join(quants & 15, quants >> 4) | (high << 4)) - 16
+        store(out, 32 * block, signed_floats(centred) * half_at(data, at))
 
 
 @njit
-def decode_iq4_nl(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
-    """IQ4_NL: blocks of 32 in 18 bytes: half scale, 16 bytes of indices into a value table."""
+def decode_q5_1(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
+    """Q5_1: blocks of 32 in 24 bytes: half scale and minimum, 32 high bits, 16 of nibbles."""
     for block in range(count // 32):
-        packed = data[start + 18 * block : start + 18 * block + 18]
-        scale = half_at(packed, 0)
-        quants = packed[2:18]
-        low = out[32 * block : 32 * block + 16]
-        top = out[32 * block + 16 : 32 * block + 32]
-        for i in range(16):
-            low[i] = scale * IQ4_VALUES[quants[i] & 15]
-            top[i] = scale * IQ4_VALUES[quants[i] >> 4]
+        at = start + 24 * block
+        high = bit_lanes(word32_at(data, at + 4), 32)
+        quants = lanes_at(data, at + 8, 16)
+        scaled = floats(join(quants & 15, quants >> 4) | (high << 4)) * half_at(data, at)
+        store(out, 32 * block, scaled + half_at(data, at + 2))

@@ -1,4 +1,4 @@
-"""Decoders of the formats with super-blocks of 256 values: Q4_K, Q5_K, Q6_K, IQ4_XS.
+"""Decoders of the K formats, super-blocks of 256 values: Q2_K, Q3_K, Q4_K, Q5_K, Q6_K.
 
 The contract is that of `decode_plain`. Block layouts are those of the `gguf` package's reference
 dequantization; the order of the float operations is part of the definition.
@@ -7,8 +7,51 @@ dequantization; the order of the float operations is part of the definition.
 import numpy as np
 from numba import njit
 
-from stratadesk.kernels.host.bits import half_at, word_at
-from stratadesk.kernels.host.decode_plain import IQ4_VALUES
+from stratadesk.kernels.host.bits import half_at
+from stratadesk.kernels.host.lanes import floats, lanes_at, signed_floats, store
+
+
+@njit
+def decode_q2_k(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
+    """Q2_K: 84 bytes: 16 bytes of sub-scale and sub-minimum, 64 of bit pairs, 2 halves."""
+    for block in range(count // 256):
+        at = start + 84 * block
+        scale, minimum = half_at(data, at + 80), half_at(data, at + 82)
+        for half in range(2):
+            for strip in range(8):
+                # A strip is 16 values under one scale; four pairs of strips share bytes.
+                quants = lanes_at(data, at + 16 + 32 * half + 16 * (strip % 2), 16)
+                packed = data[at + 8 * half + strip]
+                factor = scale * np.float32(packed & 15)
+                offset = minimum * np.float32(packed >> 4)
+                values = floats((quants >> (2 * (strip // 2))) & 3) * factor - offset
+                store(out, 256 * block + 128 * half + 16 * strip, values)
+
+
+@njit
+def _q3_scale(scales: np.ndarray, strip: int) -> int:
+    """The 6-bit scale (minus 32) of strip 0 to 15: low nibbles in 8 bytes, bit pairs in 4."""
+    low = (scales[strip % 8] >> (4 * (strip // 8))) & 15
+    high = (scales[8 + strip % 4] >> (2 * (strip // 4))) & 3
+    return int(low | (high << 4)) - 32
+
+
+@njit
+def decode_q3_k(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
+    """Q3_K: 110 bytes: 32 of third bits, 64 of bit pairs, 12 of sub-scales, half; minus 4."""
+    for block in range(count // 256):
+        at = start + 110 * block
+        scale = half_at(data, at + 108)
+        scales = data[at + 96 : at + 108]
+        for half in range(2):
+            for strip in range(8):
+                side, quarter = 16 * (strip % 2), strip // 2
+                low = lanes_at(data, at + 32 + 32 * half + side, 16) >> (2 * quarter)
+                third = lanes_at(data, at + side, 16) >> (4 * half + quarter)
+                centred = ((low & 3) | ((third & 1) << 2)) - 4
+                factor = scale * np.float32(_q3_scale(scales, 8 * half + strip))
+                first = 256 * block + 128 * half + 16 * strip
+                store(out, first, signed_floats(centred) * factor)
 
 
 @njit
@@ -26,97 +69,50 @@ def _scale_and_min(scales: np.ndarray, sub_block: int) -> tuple[int, int]:
 def decode_q4_k(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
     """Q4_K: 144 bytes: half scale and minimum, 12 bytes of sub-scales, 128 bytes of nibbles."""
     for block in range(count // 256):
-        packed = data[start + 144 * block : start + 144 * block + 144]
-        scale = half_at(packed, 0)
-        minimum = half_at(packed, 2)
-        scales = packed[4:16]
+        at = start + 144 * block
+        scale, minimum = half_at(data, at), half_at(data, at + 2)
+        scales = data[at + 4 : at + 16]
         for pair in range(4):
-            low_scale, low_min = _scale_and_min(scales, 2 * pair)
-            top_scale, top_min = _scale_and_min(scales, 2 * pair + 1)
-            low_factor = scale * np.float32(low_scale)
-            low_offset = minimum * np.float32(low_min)
-            top_factor = scale * np.float32(top_scale)
-            top_offset = minimum * np.float32(top_min)
-            quants = packed[16 + 32 * pair : 48 + 32 * pair]
-            first = 256 * block + 64 * pair
-            low = out[first : first + 32]
-            top = out[first + 32 : first + 64]
-            for i in range(32):
-                low[i] = low_factor * np.float32(quants[i] & 15) - low_offset
-                top[i] = top_factor * np.float32(quants[i] >> 4) - top_offset
+            quants = lanes_at(data, at + 16 + 32 * pair, 32)
+            for side in range(2):
+                sub_scale, sub_min = _scale_and_min(scales, 2 * pair + side)
+                factor, offset = scale * np.float32(sub_scale), minimum * np.float32(sub_min)
+                values = floats((quants >> (4 * side)) & 15) * factor - offset
+                store(out, 256 * block + 64 * pair + 32 * side, values)
 
 
 @njit
 def decode_q5_k(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
     """Q5_K: 176 bytes: as Q4_K with 32 bytes of fifth bits before the nibbles."""
     for block in range(count // 256):
-        packed = data[start + 176 * block : start + 176 * block + 176]
-        scale = half_at(packed, 0)
-        minimum = half_at(packed, 2)
-        scales = packed[4:16]
-        high = packed[16:48]
+        at = start + 176 * block
+        scale, minimum = half_at(data, at), half_at(data, at + 2)
+        scales = data[at + 4 : at + 16]
+        fifths = lanes_at(data, at + 16, 32)
         for pair in range(4):
-            low_scale, low_min = _scale_and_min(scales, 2 * pair)
-            top_scale, top_min = _scale_and_min(scales, 2 * pair + 1)
-            low_factor = scale * np.float32(low_scale)
-            low_offset = minimum * np.float32(low_min)
-            top_factor = scale * np.float32(top_scale)
-            top_offset = minimum * np.float32(top_min)
-            quants = packed[48 + 32 * pair : 80 + 32 * pair]
-            first = 256 * block + 64 * pair
-            low = out[first : first + 32]
-            top = out[first + 32 : first + 64]
-            for i in range(32):
-                fifth = np.uint32(high[i]) >> np.uint32(2 * pair)
-                low_quant = np.uint32(quants[i] & 15) | ((fifth & np.uint32(1)) << np.uint32(4))
-                top_quant = np.uint32(quants[i] >> 4) | ((fifth & np.uint32(2)) << np.uint32(3))
-                low[i] = low_factor * np.float32(low_quant) - low_offset
-                top[i] = top_factor * np.float32(top_quant) - top_offset
+            quants = lanes_at(data, at + 48 + 32 * pair, 32)
+            for side in range(2):
+                sub_scale, sub_min = _scale_and_min(scales, 2 * pair + side)
+                factor, offset = scale * np.float32(sub_scale), minimum * np.float32(sub_min)
+                fifth = (fifths >> (2 * pair + side)) & 1
+                values = floats(((quants >> (4 * side)) & 15) | (fifth << 4)) * factor - offset
+                store(out, 256 * block + 64 * pair + 32 * side, values)
 
 
 @njit
 def decode_q6_k(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
     """Q6_K: 210 bytes: 128 low nibbles, 64 bytes of high bit pairs, 16 signed scales, half."""
     for block in range(count // 256):
-        packed = data[start + 210 * block : start + 210 * block + 210]
-        scale = half_at(packed, 208)
+        at = start + 210 * block
+        scale = half_at(data, at + 208)
         for half in range(2):
-            first = 256 * block + 128 * half
             for strip in range(8):
                 # A strip is 16 values under one scale; quarters of 32 share bytes.
-                quarter = strip // 2
-                side = 16 * (strip % 2)
-                low_first = 64 * half + 32 * (quarter % 2) + side
-                low = packed[low_first : low_first + 16]
-                high_first = 128 + 32 * half + side
-                high = packed[high_first : high_first + 16]
-                factor = scale * np.float32(np.int8(packed[192 + 8 * half + strip]))
-                low_shift = np.uint32(4 * (quarter // 2))
-                high_shift = np.uint32(2 * quarter)
-                values = out[first + 16 * strip : first + 16 * strip + 16]
-                for i in range(16):
-                    nibble = (np.uint32(low[i]) >> low_shift) & np.uint32(15)
-                    pair = (np.uint32(high[i]) >> high_shift) & np.uint32(3)
-                    quant = np.int32(nibble | (pair << np.uint32(4))) - np.int32(32)
-                    values[i] = factor * np.float32(quant)
-
-
-@njit
-def decode_iq4_xs(data: np.ndarray, start: int, count: int, out: np.ndarray) -> None:
-    """IQ4_XS: 136 bytes: half scale, 8 sub-scales of 6 bits (minus 32), 128 bytes of indices."""
-    for block in range(count // 256):
-        packed = data[start + 136 * block : start + 136 * block + 136]
-        scale = half_at(packed, 0)
-        high = word_at(packed, 2)
-        for sub_block in range(8):
-            low_bits = (packed[4 + sub_block // 2] >> (4 * (sub_block % 2))) & 15
-            high_bits = (high >> np.uint32(2 * sub_block)) & np.uint32(3)
-            sub_scale = np.int32(low_bits) | (np.int32(high_bits) << 4)
-            factor = scale * np.float32(sub_scale - np.int32(32))
-            quants = packed[8 + 16 * sub_block : 24 + 16 * sub_block]
-            first = 256 * block + 32 * sub_block
-            low = out[first : first + 16]
-            top = out[first + 16 : first + 32]
-            for i in range(16):
-                low[i] = factor * IQ4_VALUES[quants[i] & 15]
-                top[i] = factor * IQ4_VALUES[quants[i] >> 4]
+                side, quarter = 16 * (strip % 2), strip // 2
+                low = lanes_at(data, at + 64 * half + 32 * (quarter % 2) + side, 16)
+                pairs = lanes_at(data, at + 128 + 32 * half + side, 16) >> (2 * quarter)
+                nibbles = (low >> (4 * (quarter // 2))) & 15
+                centred = (nibbles | ((pairs & 3) << 4)) - 32
+                factor = scale * np.float32(np.int8(data[at + 192 + 8 * half + strip]))
+                first = 256 * block + 128 * half + 16 * strip
+                store(out, first, signed_floats(centred) * factor)

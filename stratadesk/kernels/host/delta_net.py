@@ -49,6 +49,20 @@ def delta_gates(beta: np.ndarray, alpha: np.ndarray, dt: np.ndarray, a: np.ndarr
             alpha[t, j] = math.exp(softplus * a[j])
 
 
+@kernel(
+    "void(float32[:, ::1], float32[:, ::1], float32[::1], float32, float32[:, ::1])", parallel=False
+)
+def rms_norm_sigmoid_gate(
+    x: np.ndarray, gate: np.ndarray, weight: np.ndarray, eps: float, out: np.ndarray
+) -> None:
+    """out[r] = rms_norm(x[r]) · sigmoid(gate[r]) for every row."""
+    width = np.float32(x.shape[1])
+    for r in range(x.shape[0]):
+        factor = np.float32(1) / np.sqrt(sum_of_squares(x[r]) / width + eps)
+        for i in range(x.shape[1]):
+            out[r, i] = x[r, i] * factor * weight[i] * sigmoid(gate[r, i])
+
+
 @njit(fastmath=SUM_MATH)
 def _decay_and_read(state: np.ndarray, k: np.ndarray, decay: float, read: np.ndarray) -> None:
     """State ·= decay; read = stateᵀ k."""

@@ -107,6 +107,14 @@ def add(x: np.ndarray, y: np.ndarray) -> None:
             x[r, i] += y[r, i]
 
 
+@kernel("void(float32[:, ::1], float32[::1])", parallel=False)
+def add_bias(x: np.ndarray, bias: np.ndarray) -> None:
+    """X[r] += bias for every row."""
+    for r in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            x[r, i] += bias[i]
+
+
 @kernel("void(float32[:, ::1], float32[:, ::1], float32[:, ::1])", parallel=False)
 def add_gated(x: np.ndarray, y: np.ndarray, gate: np.ndarray) -> None:
     """X += y · sigmoid(gate), with one gate value per row, gate [n, 1]."""

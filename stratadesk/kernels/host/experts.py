@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from stratadesk.kernels.expert_form import PLAIN_EXPERTS, ExpertForm
 from stratadesk.kernels.host.weights import HostWeight
 
 Ints = npt.NDArray[np.int32]
@@ -22,6 +23,7 @@ class HostExpertLayer:
 
     index: int
     parts: tuple[HostWeight, ...]
+    form: ExpertForm = PLAIN_EXPERTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,21 @@
 """The tensor formats this backend computes: storage, block size, and the kernels of each."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from stratadesk.kernels.host import decode_plain as plain
-from stratadesk.kernels.host import decode_super as super_blocks
+from stratadesk.kernels.host import (
+    decode_codebook,
+    decode_iq1,
+    decode_iq2,
+    decode_iq3,
+    decode_plain,
+    decode_super,
+)
 from stratadesk.kernels.host.kernel import Kernel, specialise
 from stratadesk.kernels.host.matmul import (
     MATMUL_SIGNATURE,
@@ -40,30 +48,37 @@ class HostFormat:
         return self.units(TILE_COLUMNS)
 
 
-def _format(name: str, unit: str, values: int, units: int, decode: Any) -> HostFormat:
+_UNITS: Mapping[str, npt.DTypeLike] = {"F32": np.float32, "F16": np.uint16, "BF16": np.uint16}
+"""Storage units of the formats without blocks; the others are stored in bytes."""
+
+_DECODERS = (
+    *(decode_plain.decode_f32, decode_plain.decode_f16, decode_plain.decode_bf16),
+    *(decode_plain.decode_q4_0, decode_plain.decode_q4_1),
+    *(decode_plain.decode_q5_0, decode_plain.decode_q5_1, decode_plain.decode_q8_0),
+    *(decode_super.decode_q2_k, decode_super.decode_q3_k, decode_super.decode_q4_k),
+    *(decode_super.decode_q5_k, decode_super.decode_q6_k),
+    *(decode_iq1.decode_iq1_s, decode_iq1.decode_iq1_m),
+    *(decode_iq2.decode_iq2_xxs, decode_iq2.decode_iq2_xs, decode_iq2.decode_iq2_s),
+    *(decode_iq3.decode_iq3_xxs, decode_iq3.decode_iq3_s),
+    *(decode_codebook.decode_iq4_nl, decode_codebook.decode_iq4_xs),
+    decode_codebook.decode_mxfp4,
+)
+
+
+def _format(decode: Any) -> HostFormat:
+    """The format that `decode` is named after."""
+    name = decode.__name__.removeprefix("decode_").upper()
+    values, n_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
+    unit = np.dtype(_UNITS.get(name, np.uint8))
     return HostFormat(
         name,
-        np.dtype(unit),
+        unit,
         values,
-        units,
+        n_bytes // unit.itemsize,
         decode,
-        specialise(matmul, MATMUL_SIGNATURE, decode, UNIT=np.dtype(unit).type),
-        specialise(rows, ROWS_SIGNATURE.format(unit=unit), decode),
+        specialise(matmul, MATMUL_SIGNATURE, decode, UNIT=unit.type),
+        specialise(rows, ROWS_SIGNATURE.format(unit=unit), decode, parallel=False),
     )
 
 
-FORMATS = {
-    item.name: item
-    for item in (
-        _format("F32", "float32", 1, 1, plain.decode_f32),
-        _format("F16", "uint16", 1, 1, plain.decode_f16),
-        _format("BF16", "uint16", 1, 1, plain.decode_bf16),
-        _format("Q8_0", "uint8", 32, 34, plain.decode_q8_0),
-        _format("Q5_0", "uint8", 32, 22, plain.decode_q5_0),
-        _format("IQ4_NL", "uint8", 32, 18, plain.decode_iq4_nl),
-        _format("Q4_K", "uint8", 256, 144, super_blocks.decode_q4_k),
-        _format("Q5_K", "uint8", 256, 176, super_blocks.decode_q5_k),
-        _format("Q6_K", "uint8", 256, 210, super_blocks.decode_q6_k),
-        _format("IQ4_XS", "uint8", 256, 136, super_blocks.decode_iq4_xs),
-    )
-}
+FORMATS = {item.name: item for item in map(_format, _DECODERS)}

@@ -47,7 +47,14 @@ def kernel(signature: str, *, parallel: bool = True) -> Callable[[Callable[..., 
     return wrap
 
 
-def specialise(template: Callable[..., None], signature: str, decode: Any, **names: Any) -> Kernel:
+def specialise(
+    template: Callable[..., None],
+    signature: str,
+    decode: Any,
+    *,
+    parallel: bool = True,
+    **names: Any,
+) -> Kernel:
     """Make a kernel of `template` in which the global name `decode` means `decode`.
 
     `names` replaces further globals. Numba's cache keys a function by file, qualified name and
@@ -59,4 +66,4 @@ def specialise(template: Callable[..., None], signature: str, decode: Any, **nam
     copy = FunctionType(template.__code__, scope, name)
     copy.__qualname__ = name
     copy.__module__ = template.__module__
-    return kernel(signature)(copy)
+    return kernel(signature, parallel=parallel)(copy)

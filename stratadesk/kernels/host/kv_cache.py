@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stratadesk.errors import UsageError
 from stratadesk.kernels.host.attention import ATTENTION
 from stratadesk.kernels.host.formats import FORMATS, HostFormat
 from stratadesk.kernels.host.kernel import Kernel
@@ -14,7 +15,21 @@ Floats = npt.NDArray[np.float32]
 Units = npt.NDArray[np.generic]
 
 
-def _store(x: Floats, name: str, target: Units) -> None:
+def cached_units(item: HostFormat, size: int) -> int:
+    """Storage units of a cached row of `size` values.
+
+    Raises UsageError when the row is not made of whole blocks.
+    """
+    if size % item.block_values:
+        raise UsageError(
+            f"A KV cache in {item.name} needs rows of whole blocks of {item.block_values} values, "
+            f"this model's rows have {size}.",
+            "Use --kv f16 or --kv f32.",
+        )
+    return item.units(size)
+
+
+def store_values(x: Floats, name: str, target: Units) -> None:
     """Write the values of x to `target`, units of the format `name`, block by block."""
     if name == "F32":
         target[:] = x.reshape(-1)
@@ -48,9 +63,9 @@ class HostKvCache:
     def create(
         cls, memory: Workspace, format_name: str, context: int, heads: int, size: int
     ) -> "HostKvCache":
-        """Take undefined memory for `context` tokens."""
+        """Take undefined memory for `context` tokens; UsageError as for `cached_units`."""
         item = FORMATS[format_name]
-        units = (context * heads * item.units(size),)
+        units = (context * heads * cached_units(item, size),)
         return cls(
             item, heads, size, memory.empty(units, item.unit), memory.empty(units, item.unit)
         )
@@ -74,8 +89,8 @@ class HostKvCache:
         """Write k and v [T, heads, size] for the tokens from `start` on."""
         units = self.heads * self.row_units
         span = slice(start * units, (start + len(k)) * units)
-        _store(k, self.format.name, self.keys[span])
-        _store(v, self.format.name, self.values[span])
+        store_values(k, self.format.name, self.keys[span])
+        store_values(v, self.format.name, self.values[span])
 
     def commit(self) -> None:
         """Nothing to do: what lies beyond the tokens held is never read."""

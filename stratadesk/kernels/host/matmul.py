@@ -89,6 +89,9 @@ def matmul(
 
 
 def rows(data: np.ndarray, row_units: int, indices: np.ndarray, out: np.ndarray) -> None:
-    """Decode the rows `indices` of one matrix to `out` [len(indices), columns]."""
-    for i in prange(indices.size):
+    """Decode the rows `indices` of one matrix to `out` [len(indices), columns].
+
+    On one thread: rows are few, and a parallel kernel takes five times as long to compile.
+    """
+    for i in range(indices.size):
         decode(data, np.int64(indices[i]) * row_units, out.shape[1], out[i])

@@ -5,7 +5,11 @@ import math
 import numpy as np
 from numba import njit
 
+from stratadesk.kernels.host.elementwise import sigmoid
 from stratadesk.kernels.host.kernel import kernel
+
+SOFTMAX, SIGMOID, SELECTED = 0, 1, 2
+"""Numbers of the scores of `kernels.router_spec` in the order declared there."""
 
 # The sum that selected weights are divided by is never taken below this (2**-14, as llama.cpp).
 SMALLEST_WEIGHT_SUM = np.float32(6.103515625e-5)
@@ -13,7 +17,7 @@ SMALLEST_WEIGHT_SUM = np.float32(6.103515625e-5)
 
 @njit
 def _softmax(logits: np.ndarray, out: np.ndarray) -> None:
-    """Softmax of one row, float32."""
+    """Softmax of one row, float32; out may be the logits."""
     top = logits[0]
     for i in range(1, logits.size):
         top = max(top, logits[i])
@@ -25,32 +29,69 @@ def _softmax(logits: np.ndarray, out: np.ndarray) -> None:
         out[i] /= total
 
 
-@kernel("void(float32[:, ::1], boolean, int32[:, ::1], float32[:, ::1])", parallel=False)
-def route_softmax(
-    logits: np.ndarray, renormalise: bool, experts: np.ndarray, weights: np.ndarray
-) -> None:
-    """Select the K largest softmax values of each row of logits [T, N], best first.
+@njit
+def _scores(logits: np.ndarray, score: int, out: np.ndarray) -> None:
+    if score == SOFTMAX:
+        _softmax(logits, out)
+        return
+    for i in range(logits.size):
+        out[i] = sigmoid(logits[i]) if score == SIGMOID else logits[i]
 
-    `experts` [T, K] gets their indices (the lower one of equals first), `weights` [T, K] their
-    softmax values, divided by their sum when `renormalise`.
+
+@njit
+def _select(ranks: np.ndarray, chosen: np.ndarray) -> None:
+    """Indices of the largest ranks, best first, the lower one of equals first; spoils ranks."""
+    for k in range(chosen.size):
+        best = 0
+        for n in range(1, ranks.size):
+            if ranks[n] > ranks[best]:
+                best = n
+        chosen[k] = best
+        ranks[best] = -np.inf
+
+
+@njit
+def _divide_by_sum(weights: np.ndarray) -> None:
+    total = np.float32(0)
+    for k in range(weights.size):
+        total += weights[k]
+    for k in range(weights.size):
+        weights[k] /= max(total, SMALLEST_WEIGHT_SUM)
+
+
+@kernel(
+    "void(float32[:, ::1], int64, float32[::1], boolean, float32, int32[:, ::1], float32[:, ::1])",
+    parallel=False,
+)
+def route(
+    logits: np.ndarray,
+    score: int,
+    bias: np.ndarray,
+    renormalise: bool,
+    scale: float,
+    experts: np.ndarray,
+    weights: np.ndarray,
+) -> None:
+    """Choose K experts for each row of logits [T, N], best first; see `router_spec.RouterSpec`.
+
+    `bias` [N], or empty for none, counts for the choice only. `experts` and `weights` [T, K] get
+    the indices and what the experts' outputs are multiplied by.
     """
-    used = experts.shape[1]
+    scores = np.empty(logits.shape[1], np.float32)
+    ranks = np.empty(logits.shape[1], np.float32)
     for t in range(logits.shape[0]):
-        scores = np.empty(logits.shape[1], np.float32)
-        _softmax(logits[t], scores)
-        total = np.float32(0)
-        for k in range(used):
-            best = 0
-            for n in range(1, scores.size):
-                if scores[n] > scores[best]:
-                    best = n
-            experts[t, k] = best
-            weights[t, k] = scores[best]
-            total += scores[best]
-            scores[best] = np.float32(-1)
+        _scores(logits[t], score, scores)
+        for n in range(scores.size):
+            ranks[n] = scores[n] + bias[n] if bias.size else scores[n]
+        _select(ranks, experts[t])
+        for k in range(weights.shape[1]):
+            weights[t, k] = scores[experts[t, k]]
+        if score == SELECTED:
+            _softmax(weights[t], weights[t])
         if renormalise:
-            for k in range(used):
-                weights[t, k] /= max(total, SMALLEST_WEIGHT_SUM)
+            _divide_by_sum(weights[t])
+        for k in range(weights.shape[1]):
+            weights[t, k] *= scale
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1])", parallel=False)

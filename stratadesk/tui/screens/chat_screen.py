@@ -7,10 +7,14 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.screen import Screen
+from textual.timer import Timer
 
 from stratadesk.engine.commands import SamplingSettings
-from stratadesk.engine.events import Event
+from stratadesk.engine.events import DecodeProgress, Event, PromptProgress, TextDelta
+from stratadesk.settings_schema import InterfaceSettings
+from stratadesk.tui import moment
 from stratadesk.tui.bindings import bind
+from stratadesk.tui.footer import footer
 from stratadesk.tui.layout import (
     FOLD_BELOW_ROWS,
     TIGHT_BELOW_ROWS,
@@ -18,12 +22,19 @@ from stratadesk.tui.layout import (
     MonitorForm,
     monitor_form,
 )
+from stratadesk.tui.live_control import LiveControl
 from stratadesk.tui.monitor_state import MonitorState, advance
+from stratadesk.tui.widgets.alarm_bar import AlarmBar
+from stratadesk.tui.widgets.change_line import ChangeLine
 from stratadesk.tui.widgets.chat_pane import ChatPane
-from stratadesk.tui.widgets.key_bar import KeyBar, KeyItem
+from stratadesk.tui.widgets.key_bar import KeyBar
 from stratadesk.tui.widgets.monitor_pane import MonitorPane
 from stratadesk.tui.widgets.status_line import StatusLine
 from stratadesk.tui.widgets.title_bar import TitleBar
+
+RUNNING = (PromptProgress, TextDelta, DecodeProgress)
+FIGURES_EVERY_S = 0.25
+"""How often figures are drawn while nothing but they change."""
 
 
 class ChatScreen(Screen[None]):
@@ -38,28 +49,42 @@ class ChatScreen(Screen[None]):
         bind("page_down", "page_down", priority=True),
     ]
 
-    def __init__(self, max_tokens: int, sampling: SamplingSettings) -> None:
+    def __init__(
+        self,
+        max_tokens: int,
+        sampling: SamplingSettings,
+        control: LiveControl,
+        look: InterfaceSettings,
+    ) -> None:
         super().__init__()
+        self._control = control
+        self._alarm = AlarmBar()
+        self._change = ChangeLine()
         self._title = TitleBar()
         self._line = StatusLine()
         self._chat = ChatPane(max_tokens, sampling)
         self._monitor = MonitorPane()
         self._keys = KeyBar()
         self._state = MonitorState()
-        self._choice = MonitorChoice.WIDE
-        self._thinking_shown = False
+        self._pending: Timer | None = None
+        self._shown_at = float("-inf")
+        self._choice = MonitorChoice(look.monitor)
+        self._thinking_shown = look.thinking == "shown"
 
     def compose(self) -> ComposeResult:
         """Make the title, the two panes, the folded monitor and the keys."""
         yield self._title
+        yield self._alarm
         yield self._line
         with Horizontal(id="panes"):
             yield self._chat
             yield self._monitor
+        yield self._change
         yield self._keys
 
     def on_mount(self) -> None:
         """Start with the editor ready."""
+        self._chat.show_thinking(self._thinking_shown)
         self._chat.composer.focus_editor()
         self._arrange()
 
@@ -77,6 +102,17 @@ class ChatScreen(Screen[None]):
         """The chat."""
         return self._chat
 
+    @property
+    def state(self) -> MonitorState:
+        """What is known of the engine."""
+        return self._state
+
+    @property
+    def look(self) -> dict[str, str]:
+        """The choices about the screen, by their names in the settings file."""
+        thinking = "shown" if self._thinking_shown else "hidden"
+        return {"monitor": self._choice.value, "thinking": thinking}
+
     async def apply(self, batch: tuple[Event, ...]) -> None:
         """Show a batch of engine events."""
         for event in batch:
@@ -85,21 +121,34 @@ class ChatScreen(Screen[None]):
             self._state = advance(self._state, event)
             await self._chat.apply(event)
         if batch and self.is_attached:
-            self._show()
+            self._control.follow(self._state, batch)
+            self._show_in_time(at_once=not all(isinstance(event, RUNNING) for event in batch))
 
     def action_stop(self) -> None:
-        """Stop the answer."""
-        self._chat.stop()
+        """Take back a change that is only announced; else stop the answer."""
+        if not self._control.dial.take_back():
+            self._chat.stop()
+
+    def show_change(self) -> None:
+        """Show what a key will change or has changed, and the present values."""
+        if not self.is_attached:
+            return
+        words = self._control.dial.words(self._state)
+        self._change.show(words)
+        self._keys.display = not words
+        self._show_keys()
 
     def action_cycle_monitor(self) -> None:
         """Go on to the next width of the monitor."""
         self._choice = self._choice.following()
+        self._control.keep("monitor", self._choice.value)
         self._arrange()
 
     def action_toggle_thinking(self) -> None:
         """Show or hide all thinking."""
         self._thinking_shown = not self._thinking_shown
         self._chat.show_thinking(self._thinking_shown)
+        self._control.keep("thinking", self.look["thinking"])
         self._show_keys()
 
     async def action_new_chat(self) -> None:
@@ -117,30 +166,31 @@ class ChatScreen(Screen[None]):
 
     def _arrange(self) -> None:
         form = monitor_form(self._choice, *self.size)
-        self._monitor.take_form(form)
+        low = self.size.height < TIGHT_BELOW_ROWS
+        self._monitor.take_form(form, low=low)
         self._line.display = form is MonitorForm.LINE
         self.set_class(self.size.height < FOLD_BELOW_ROWS, "-short")
-        self.set_class(self.size.height < TIGHT_BELOW_ROWS, "-low")
+        self.set_class(low, "-low")
         self._show()
 
+    def _show_in_time(self, *, at_once: bool) -> None:
+        """Draw figures at once when a phase or the like has changed, else a few times a second."""
+        wait = self._shown_at + FIGURES_EVERY_S - moment.now()
+        if at_once or wait <= 0:
+            self._show()
+        elif self._pending is None:
+            self._pending = self.set_timer(wait, self._show)
+
     def _show(self) -> None:
+        if self._pending is not None:
+            self._pending.stop()
+        self._pending, self._shown_at = None, moment.now()
         self._title.show(self._state)
+        self._alarm.show(self._state)
         self._line.show(self._state)
         self._monitor.show(self._state)
         self._chat.show(self._state)
-        self._show_keys()
+        self.show_change()
 
     def _show_keys(self) -> None:
-        thinking = "shown" if self._thinking_shown else "hidden"
-        self._keys.show(
-            (
-                KeyItem("help", "app.show_help", weight=4),
-                KeyItem("model", "app.choose_model", weight=3),
-                KeyItem("monitor", "screen.cycle_monitor", self._choice.value, weight=2),
-                KeyItem("thinking", "screen.toggle_thinking", thinking, weight=2),
-                KeyItem("stop", "screen.stop", weight=5, idle=not self._chat.busy),
-                KeyItem("new_chat", "screen.new_chat", weight=1),
-                KeyItem("palette", "app.command_palette", weight=0),
-                KeyItem("quit", "app.quit", weight=4),
-            )
-        )
+        self._keys.show(footer(self._state, self._control, self.look, busy=self._chat.busy))

@@ -7,6 +7,7 @@ from itertools import count
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
+from stratadesk.engine.card_events import DeviceLost
 from stratadesk.engine.commands import Cancel, Generate, SamplingSettings
 from stratadesk.engine.events import (
     DecodeProgress,
@@ -122,6 +123,8 @@ class ChatPane(Vertical):
                 await self.transcript.add(FailureCard(event))
             case EngineStopped():
                 await self._engine_stopped()
+            case DeviceLost():
+                await self._device_lost()
             case (
                 RequestStarted()
                 | PromptProgress()
@@ -169,6 +172,8 @@ class ChatPane(Vertical):
         """Say what stands in the way of sending, nothing when nothing does."""
         if self.busy:
             return f"An answer is being written; {find_key('stop').caption} stops it."
+        if self._state.lost is not None:
+            return f"The GPU is lost; {find_key('reload').caption} loads the model again."
         if self._state.phase is Phase.LOADING:
             return "The model is still loading."
         if self._state.model is None:
@@ -215,10 +220,17 @@ class ChatPane(Vertical):
 
     async def _model_loaded(self, event: ModelLoaded) -> None:
         self._force_chatml = False
-        if not self.transcript.empty:
+        if not (self.transcript.empty or self.busy):
             await self.transcript.add(Notice(f"{event.name} answers from here on."))
         for warning in event.warnings:
             await self.transcript.add(Notice(warning))
+
+    async def _device_lost(self) -> None:
+        """Keep what was said: it is no answer, but it cost time and can be read."""
+        if self._exchange is not None:
+            exchange = self._exchange
+            await exchange.answer.close()
+            self._close_exchange(exchange, exchange.answer.text, exchange.answer.reasoning)
 
     async def _engine_stopped(self) -> None:
         if self._exchange is not None:

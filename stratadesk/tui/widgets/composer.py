@@ -66,6 +66,15 @@ class Composer(Vertical):
         prompt.focus()
         prompt.insert(text)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is typed and nothing attached."""
+        return not (self.query_one(PromptInput).text or self.query_one(AttachmentBar).attachments)
+
+    def ask(self, text: str) -> None:
+        """Send `text` as if it was typed."""
+        self.post_message(self.Ready(text, ()))
+
     def focus_editor(self) -> None:
         """Give the editor the focus."""
         self.query_one(PromptInput).focus()

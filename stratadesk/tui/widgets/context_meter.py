@@ -13,6 +13,8 @@ NEARLY_FULL = 0.9
 class ContextMeter(Section):
     """Tokens held against tokens that fit, with a bar."""
 
+    watches = ("context_used", "context_total")
+
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw two rows: the two counts, and the bar with its share."""
         total = state.context_total

@@ -8,10 +8,12 @@ adds new ones, so only these are touched here.
 from collections.abc import Sequence
 from typing import Final
 
+from markdown_it.token import Token
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets._markdown import (
+    Markdown,
     MarkdownBlock,
     MarkdownBullet,
     MarkdownBulletList,
@@ -21,14 +23,25 @@ from textual.widgets._markdown import (
     MarkdownParagraph,
 )
 
+from stratadesk.tui.widgets.bare import Bare, Remeasured
+from stratadesk.tui.widgets.folding import Folding
 
-class ItemRow(Horizontal):
+
+class ItemBullet(Remeasured, MarkdownBullet):
+    """What stands before an item."""
+
+
+class ItemBody(Bare, Remeasured, Vertical):
+    """The blocks of an item, one below the other."""
+
+
+class ItemRow(Bare, Remeasured, Horizontal):
     """A bullet or number, and the blocks of the item beside it."""
 
     def __init__(self, symbol: str, blocks: Sequence[Widget]) -> None:
-        self.bullet = MarkdownBullet()
+        self.bullet = ItemBullet()
         self.bullet.symbol = symbol
-        self.body = Vertical(*blocks)
+        self.body = ItemBody(*blocks)
         super().__init__(self.bullet, self.body)
 
     def mark(self, symbol: str) -> None:
@@ -48,8 +61,20 @@ class ItemRow(Horizontal):
         await self.body.mount_all(blocks[len(present) :])
 
 
-class GrowingList(MarkdownBlock):
-    """What both kinds of list have in common; `symbols` numbers or marks the items."""
+class GrowingList(Bare, Remeasured, MarkdownBlock):
+    """What both kinds of list have in common; `symbols` numbers or marks the items.
+
+    `folding` hides the items of a long list that are far off screen.
+    """
+
+    def __init__(self, markdown: Markdown, token: Token) -> None:
+        super().__init__(markdown, token)
+        self.folding = Folding(self, ItemRow)
+
+    @property
+    def rows(self) -> list[ItemRow]:
+        """A row for each item."""
+        return [child for child in self.children if isinstance(child, ItemRow)]
 
     def compose(self) -> ComposeResult:
         """Make a row for each item."""
@@ -64,7 +89,7 @@ class GrowingList(MarkdownBlock):
 
     def can_become(self, block: Widget) -> bool:
         """Whether `block` is this list with more at its end."""
-        return type(block) is type(self) and 0 < len(self.children) <= len(items_of(block))
+        return type(block) is type(self) and 0 < len(self.rows) <= len(items_of(block))
 
     async def _update_from_block(self, block: MarkdownBlock) -> None:
         if not self.can_become(block):
@@ -73,7 +98,7 @@ class GrowingList(MarkdownBlock):
         self._copy_context(block)
         items = items_of(block)
         symbols = self.symbols(items)
-        rows = [row for row in self.children if isinstance(row, ItemRow)]
+        rows = self.rows
         for row, symbol in zip(rows, symbols, strict=False):
             row.mark(symbol)
         await rows[-1].grow(items[len(rows) - 1]._blocks)

@@ -17,7 +17,8 @@ GAP = "  "
 class KeyItem:
     """A key to show: its id, the action a click runs, its present value, its weight.
 
-    `says` stands in for the table's label where a key means something special.
+    `pair` is the id of a second key of the same kind, shown with the first. `says` stands in for
+    the table's label where a key means something special.
 
     Where there is no room for all, items of the least `weight` go first. `idle` items do
     nothing at present and are dimmed.
@@ -29,11 +30,13 @@ class KeyItem:
     weight: int = 0
     idle: bool = False
     says: str = ""
+    pair: str = ""
 
     @property
     def caption(self) -> str:
         """The key as written on keyboards."""
-        return find_key(self.key_id).caption
+        keys = filter(None, (self.key_id, self.pair))
+        return "/".join(find_key(key_id).caption for key_id in keys)
 
     @property
     def label(self) -> str:

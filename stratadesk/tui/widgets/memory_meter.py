@@ -24,6 +24,8 @@ class Share:
 class MemoryMeter(Section):
     """One stacked bar with a texture for each owner, and a legend that adds up."""
 
+    watches = ("memory",)
+
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw five rows: the total, the bar, and a line for each owner."""
         total = gib(state.memory.total) if state.memory else NO_VALUE

@@ -16,6 +16,8 @@ DEVICES = {"host": "CPU", "cuda": "CUDA"}
 class ModelFacts(Section):
     """The model's name, then one fact a row, the weightiest first."""
 
+    watches = ("model",)
+
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw the name and six facts."""
         name = clip(safe_line(state.model.name), width) if state.model else "No model"

@@ -26,6 +26,9 @@ class Opening(Section):
             choose = find_key("model").caption
             return lines(Content("No model is loaded"), _muted(f"{choose} chooses one", width))
         name = clip(safe_line(state.model.name), width)
+        if state.lost is not None:
+            again = find_key("reload").caption
+            return lines(Content.styled(name, STRONG), _muted(f"{again} loads it again", width))
         return lines(
             Content.styled(name, STRONG),
             Content("is ready"),

@@ -1,65 +1,69 @@
-"""The biggest word of the monitor: what the engine is doing, and for how long."""
+"""The biggest word of the monitor: what the engine is doing, for how long, and what comes next."""
 
-import time
-
-from textual.app import ComposeResult
-from textual.containers import Horizontal
-from textual.widgets import Static
+from textual.content import Content
 
 from stratadesk.engine.events import Phase
-from stratadesk.tui.figures import clock
-from stratadesk.tui.monitor_state import PHASE_WORDS, MonitorState
+from stratadesk.tui import moment
+from stratadesk.tui.figures import clip
+from stratadesk.tui.monitor_state import MonitorState
+from stratadesk.tui.phase_words import (
+    SHORT_STEPS,
+    STEPS,
+    chunk_words,
+    current_step,
+    phase_clock,
+    phase_mark,
+    phase_word,
+)
+from stratadesk.tui.widgets.drawing import MUTED, lines
+from stratadesk.tui.widgets.section import Section
 
 TICK_S = 0.2
-MARKS = {Phase.READY: "●", Phase.FAILED: "✗", Phase.EMPTY: "○"}
-BUSY_MARK = "▶"
+ARROW, TIGHT_ARROW = " ▸ ", "▸"
 
 
-class PhaseBanner(Horizontal):
-    """A word that changes when the phase does, and a clock that runs while the engine works."""
-
-    ALLOW_SELECT = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._state = MonitorState()
-        self._word = Static("", id="phase-word", markup=False)
-        self._clock = Static("", id="phase-clock", markup=False)
-
-    def compose(self) -> ComposeResult:
-        """Make the word and the clock."""
-        yield self._word
-        yield self._clock
+class PhaseBanner(Section):
+    """A word that changes when the phase does, a clock while the engine works, and the steps."""
 
     def on_mount(self) -> None:
         """Let the clock run."""
-        self.set_interval(TICK_S, self._tick)
-        self.show(self._state)
+        self.set_interval(TICK_S, self.redraw)
 
     def show(self, state: MonitorState) -> None:
-        """Show the phase of `state`."""
-        self._state = state
-        _write(self._word, f"{phase_mark(state.phase)} {PHASE_WORDS[state.phase]}")
+        """Draw `state`, on a ground of its own while the engine works or has failed."""
         self.set_class(state.busy, "-busy")
         self.set_class(state.phase is Phase.FAILED, "-failed")
-        self._tick()
+        super().show(state)
 
-    def _tick(self) -> None:
-        _write(self._clock, elapsed(self._state, time.monotonic()))
-
-
-def phase_mark(phase: Phase) -> str:
-    """Return the glyph that goes with a phase."""
-    return MARKS.get(phase, BUSY_MARK)
-
-
-def elapsed(state: MonitorState, now: float) -> str:
-    """Write how long the engine has been at it; nothing while it rests."""
-    if state.busy and state.since is not None:
-        return clock(now - state.since)
-    return ""
+    def draw(self, state: MonitorState, width: int) -> Content:
+        """Draw the word with its clock, and the steps of a request with the present one marked."""
+        word = clip(f"{phase_mark(state)} {phase_word(state)}", width)
+        time = phase_clock(state, moment.now())
+        chunk = chunk_words(state)
+        note = f"{chunk}  {time}" if len(word) + len(chunk) + len(time) + 4 <= width else time
+        gap = " " * max(width - len(word) - len(note), 1)
+        first = Content.assemble(
+            (word, _style(state)), (clip(gap + note, width - len(word)), MUTED)
+        )
+        return lines(first, _steps(current_step(state), width))
 
 
-def _write(label: Static, text: str) -> None:
-    if label.content != text:
-        label.update(text, layout=False)
+def _style(state: MonitorState) -> str:
+    if state.phase is Phase.FAILED:
+        return "bold $error"
+    return "bold $accent" if state.busy else "bold $foreground"
+
+
+def _steps(current: int | None, width: int) -> Content:
+    """The present step in capitals and bold: it reads without colour."""
+    roomy = len(ARROW.join(STEPS)) <= width
+    names, arrow = (STEPS, ARROW) if roomy else (SHORT_STEPS, TIGHT_ARROW)
+    if len(arrow.join(names)) > width:
+        return Content.styled(clip(names[current] if current is not None else "", width), MUTED)
+    parts = [
+        Content.styled(name.upper(), "bold $foreground")
+        if i == current
+        else Content.styled(name, MUTED)
+        for i, name in enumerate(names)
+    ]
+    return Content.styled(arrow, MUTED).join(parts)

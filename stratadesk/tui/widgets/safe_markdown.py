@@ -1,23 +1,32 @@
 """Markdown from a model: streamed in, and never trusted."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
+from textual.containers import ScrollableContainer
 from textual.content import Content
 from textual.highlight import highlight
 from textual.widgets import Markdown
-from textual.widgets.markdown import MarkdownFence, MarkdownStream
+from textual.widgets._markdown import MarkdownParagraph
+from textual.widgets.markdown import (
+    MarkdownBlock,
+    MarkdownFence,
+    MarkdownStream,
+)
 
 from stratadesk.tui.sanitise import safe_text
-from stratadesk.tui.widgets.growing_list import GROWING_LISTS
+from stratadesk.tui.widgets.bare import Bare, Remeasured
+from stratadesk.tui.widgets.folding import Folding, Window
+from stratadesk.tui.widgets.growing_list import GROWING_LISTS, GrowingList
 
 HIGHLIGHT_LIMIT = 4_000
 LINK_SCHEMES = ("http://", "https://")
 
 
-class PlainFence(MarkdownFence):
+class PlainFence(Remeasured, MarkdownFence):
     """A code block that never guesses its language, and colours no more than it can afford.
 
     Guessing loads every lexer there is, and colouring starts over with each piece that comes.
@@ -32,17 +41,48 @@ class PlainFence(MarkdownFence):
         return highlight(code, language=words[0])
 
 
-class SafeMarkdown(Markdown):
+class StreamedParagraph(Remeasured, MarkdownParagraph):
+    """A paragraph that has the screen laid out anew only when it needs another row."""
+
+    _shape = (0, 0)
+    """Columns and rows at the last change."""
+
+    def set_content(self, content: Content) -> None:
+        """Show `content` from now on."""
+        width = self.content_size.width
+        before, self._shape = self._shape, (width, content.get_height({}, width) if width else 0)
+        self._content = content
+        self.update(content, layout=self._shape != before)
+
+
+OWN_BLOCKS: Final[dict[str, type[MarkdownBlock]]] = {
+    "paragraph_open": StreamedParagraph,
+    "fence": PlainFence,
+    "code_block": PlainFence,
+}
+
+
+class SafeMarkdown(Bare, Remeasured, Markdown):
     """A Markdown document that grows by `feed`; `close` must follow.
 
     Raw HTML is shown as the text it is, line ends are kept, and only web links open.
     """
 
-    BLOCKS = Markdown.BLOCKS | {"fence": PlainFence, "code_block": PlainFence} | GROWING_LISTS
+    BLOCKS = Markdown.BLOCKS | OWN_BLOCKS | GROWING_LISTS
 
     def __init__(self) -> None:
-        super().__init__(parser_factory=_parser, open_links=False)
+        parser = _parser()
+        super().__init__(parser_factory=lambda: parser, open_links=False)
         self._stream: MarkdownStream | None = None
+        self._folding = Folding(self, MarkdownBlock)
+        self._folded_width = 0
+
+    def on_mount(self) -> None:
+        """Fold after each layout, and unfold what comes into view."""
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out, immediate=True)
+        view = self._view
+        if view is not None:
+            self.watch(view, "scroll_y", self._scrolled, init=False)
 
     async def feed(self, text: str) -> None:
         """Append `text`; pieces that come faster than they can be drawn are joined."""
@@ -59,6 +99,44 @@ class SafeMarkdown(Markdown):
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream.stop()
+
+    @property
+    def _view(self) -> ScrollableContainer | None:
+        """What this document is scrolled in."""
+        views = (node for node in self.ancestors if isinstance(node, ScrollableContainer))
+        return next(views, None)
+
+    def _laid_out(self, _screen: object) -> None:
+        if not self.size:
+            return
+        if self.size.width != self._folded_width:
+            self._folded_width = self.size.width
+            self._folding.forget()
+            for growing in self._lists():
+                growing.folding.forget()
+            return
+        self._folding.measure()
+        for growing in self._lists():
+            growing.folding.measure()
+        self._scrolled()
+
+    def _scrolled(self) -> None:
+        view = self._view
+        if view is None or not self.size:
+            return
+        top = view.region.y - self.content_region.y
+        window = Window(top, top + view.size.height)
+        hide = not self.screen.selections
+        self._folding.adjust(window, hide=hide)
+        for growing in self._lists():
+            place = self._folding.place_of(growing)
+            if place is not None:
+                growing.folding.adjust(window.within(place), hide=hide)
+
+    def _lists(self) -> list[GrowingList]:
+        return [
+            child for child in self.children if isinstance(child, GrowingList) and child.display
+        ]
 
     def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
         """Open web addresses; say so for anything else."""

@@ -1,55 +1,57 @@
-"""How fast the prompt is read and the answer written; outside its phase a figure is "last"."""
+"""How fast the prompt is read and the answer written; a speed is shown in its phase alone."""
 
 from textual.content import Content
 
+from stratadesk.engine.card_events import CacheSample, PowerSample
 from stratadesk.engine.events import Phase, PromptProgress
-from stratadesk.tui.figures import NO_VALUE, bar, duration, rate, spread
+from stratadesk.tui.figures import NO_VALUE, bar, duration, fit, link_speed, rate, spread
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.drawing import MUTED, STRONG, TRACK, figure, lines, row
 from stratadesk.tui.widgets.section import Section
 
 
-class PromptSpeed(Section):
-    """How fast the prompt is read and how much of it is."""
+class SpeedFigures(Section):
+    """The speed of the phase, what slows the machine down, and how far it is."""
+
+    watches = ("phase", "prompt", "decode", "cache", "power")
 
     def draw(self, state: MonitorState, width: int) -> Content:
-        """Draw three rows: the speed, a bar, the counts."""
-        live = state.phase is Phase.PROMPT
-        return lines(
-            row("Prompt", figure(prompt_speed(state), live=live), width),
-            _prompt_bar(state, width),
-            Content.styled(_prompt_counts(state, width), MUTED),
-        )
-
-
-class AnswerSpeed(Section):
-    """How fast the answer is written and how long it is."""
-
-    def draw(self, state: MonitorState, width: int) -> Content:
-        """Draw two rows: the speed and the counts."""
-        live = state.phase is Phase.DECODING
-        return lines(
-            row("Answer", figure(answer_speed(state), live=live), width),
-            Content.styled(_answer_counts(state, width), MUTED),
-        )
+        """Draw two rows."""
+        match state.phase:
+            case Phase.PROMPT:
+                label, speed, second = "Reading", prompt_speed(state), _prompt_bar(state, width)
+            case Phase.DECODING:
+                label, speed, second = "Writing", answer_speed(state), _written(state, width)
+            case _:
+                label, speed, second = "Speed", "", Content(" ")
+        live = bool(speed)
+        label = fit((label, power_note(state.power)), max(width - len(speed) - 2, 1))
+        return lines(row(label, figure(speed or NO_VALUE, live=live), width), second)
 
 
 def prompt_speed(state: MonitorState) -> str:
-    """Write the speed of reading, live in its phase, else that of the last answer."""
-    if state.phase is Phase.PROMPT:
-        return rate(reading_rate(state.prompt))
-    if state.phase is Phase.DECODING:
-        return _last(reading_rate(state.prompt))
-    return _last(state.last.prefill_tps if state.last else 0.0)
+    """Write the speed of reading; nothing outside its phase."""
+    return rate(reading_rate(state.prompt)) if state.phase is Phase.PROMPT else ""
 
 
 def answer_speed(state: MonitorState) -> str:
-    """Write the speed of writing, live in its phase, else that of the last answer."""
-    if state.phase is Phase.DECODING:
-        decode = state.decode
-        live = decode is not None and decode.seconds > 0
-        return rate(decode.tokens / decode.seconds if decode and live else 0.0)
-    return _last(state.last.decode_tps if state.last else 0.0)
+    """Write the speed of writing; nothing outside its phase."""
+    if state.phase is not Phase.DECODING:
+        return ""
+    decode = state.decode
+    return rate(decode.tokens / decode.seconds if decode and decode.seconds > 0 else 0.0)
+
+
+def power_note(power: PowerSample | None) -> str:
+    """Say what slows the machine down; nothing when nothing does or nobody tells."""
+    if power is None:
+        return ""
+    notes = []
+    if power.on_battery:
+        notes.append("on battery")
+    if power.throttled:
+        notes.append(f"throttled: {', '.join(power.throttled)}")
+    return " · ".join(notes)
 
 
 def reading_rate(prompt: PromptProgress | None) -> float:
@@ -65,33 +67,29 @@ def seconds_left(prompt: PromptProgress) -> float | None:
     return (prompt.total - prompt.reused - prompt.read) / speed if speed > 0 else None
 
 
-def _last(tokens_per_second: float) -> str:
-    return f"last {rate(tokens_per_second)}" if tokens_per_second > 0 else NO_VALUE
-
-
 def _prompt_bar(state: MonitorState, width: int) -> Content:
-    prompt = state.prompt if state.phase is Phase.PROMPT else None
-    if prompt is None:
-        return Content.styled(bar(0.0, width)[1], TRACK)
-    share = (prompt.read + prompt.reused) / max(prompt.total, 1)
-    filled, rest = bar(share, width - 5)
-    return Content.assemble((filled, "$primary"), (rest, TRACK), (f" {share:4.0%}", STRONG))
-
-
-def _prompt_counts(state: MonitorState, width: int) -> str:
     prompt = state.prompt
     if prompt is None:
-        return " "
-    left = seconds_left(prompt) if state.phase is Phase.PROMPT else None
-    done = prompt.read + prompt.reused
-    counts = f"{done:,} / {prompt.total:,}" if left is not None else f"{prompt.total:,} tokens"
-    reused = f"{prompt.reused:,} reused"
-    return spread(counts, f"{duration(left)} left" if left is not None else reused, width)
+        return Content.styled(bar(0.0, width)[1], TRACK)
+    left = seconds_left(prompt)
+    after = f"{duration(left)} left" if left is not None else ""
+    share = (prompt.read + prompt.reused) / max(prompt.total, 1)
+    filled, rest = bar(share, width - 6 - max(len(after), 9))
+    return Content.assemble(
+        (filled, "$primary"), (rest, TRACK), (f" {share:4.0%} ", STRONG), (after.rjust(9), MUTED)
+    )
 
 
-def _answer_counts(state: MonitorState, width: int) -> str:
+def _written(state: MonitorState, width: int) -> Content:
     decode = state.decode
-    if decode is None:
-        return " "
-    thought = f"{decode.thinking_tokens:,} thinking" if decode.thinking_tokens else ""
-    return spread(f"{decode.tokens:,} tokens", thought, width)
+    thought = f"{decode.thinking_tokens:,} thinking" if decode and decode.thinking_tokens else ""
+    tokens = f"{decode.tokens:,} tokens" if decode else ""
+    link = link_words(state.cache)
+    left = fit((tokens, thought), width - len(link) - 1)
+    return Content.styled(spread(left, link, width) if link else left or " ", MUTED)
+
+
+def link_words(cache: CacheSample | None) -> str:
+    """Write how fast experts cross the link from RAM; nothing while that is not known."""
+    rate = cache.link_rate if cache else None
+    return "" if rate is None else f"link {link_speed(rate)}"

@@ -1,44 +1,64 @@
 """The monitor folded to one line, for small terminals."""
 
-import time
-
 from textual.content import Content
 
 from stratadesk.engine.events import Phase
+from stratadesk.engine.vram.phase_table import HeadPlace
+from stratadesk.tui import moment
+from stratadesk.tui.alarm import memory_word
 from stratadesk.tui.figures import clip, fit, gib, short_count
-from stratadesk.tui.monitor_state import PHASE_WORDS, MonitorState
+from stratadesk.tui.mib import scale_of
+from stratadesk.tui.monitor_state import MonitorState
+from stratadesk.tui.phase_words import chunk_words, phase_clock, phase_mark, phase_word
 from stratadesk.tui.widgets.drawing import MUTED, STRONG
-from stratadesk.tui.widgets.phase_banner import TICK_S, elapsed, phase_mark
+from stratadesk.tui.widgets.phase_banner import TICK_S
 from stratadesk.tui.widgets.section import Section
-from stratadesk.tui.widgets.speed_figures import answer_speed, prompt_speed
+from stratadesk.tui.widgets.speed_figures import answer_speed, power_note, prompt_speed
 
 
 class StatusLine(Section):
-    """Phase, speed, context and RAM; what does not fit is left out from the end."""
+    """Phase, what is lent, what is free, speed; what does not fit is left out from the end."""
 
     def on_mount(self) -> None:
         """Let the clock run."""
-        self.set_interval(TICK_S, lambda: self.show(self.state))
+        self.set_interval(TICK_S, self.redraw)
 
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw one row."""
-        word = clip(f"{phase_mark(state.phase)} {PHASE_WORDS[state.phase]}", width)
+        word = clip(f"{phase_mark(state)} {phase_word(state)}", width)
         room = width - len(word) - 2
-        facts = fit(status_facts(state, time.monotonic()), room) if room > 0 else ""
+        facts = fit(status_facts(state, moment.now()), room) if room > 0 else ""
         return Content.assemble((word, STRONG), ("  " + facts if facts else "", MUTED))
 
 
 def status_facts(state: MonitorState, now: float) -> tuple[str, ...]:
     """Return the facts of the line, the most important first; empty ones are left out."""
     return (
+        state.provenance.label if state.provenance else "",
+        chunk_words(state),
+        *(card_facts(state) if state.has_card else ()),
+        prompt_speed(state) or answer_speed(state),
+        power_note(state.power),
+        phase_clock(state, now),
         _progress(state),
-        elapsed(state, now),
-        _speed(state),
         f"ctx {short_count(state.context_used)}/{short_count(state.context_total)}"
         if state.context_total
         else "",
-        f"RAM {gib(state.memory.resident)}" if state.memory else "",
-        f"{gib(state.memory.available)} available" if state.memory else "",
+        *_ram_facts(state),
+    )
+
+
+def card_facts(state: MonitorState) -> tuple[str, ...]:
+    """Say what is out or lent, and how much of the card is free."""
+    vram, status, cache = state.vram, state.status, state.cache
+    scale = scale_of(state.ledger.total if state.ledger else 0)
+    word = memory_word(status)
+    free = f"free {scale.text(status.headroom)} MiB" if status and status.reading else ""
+    return (
+        f"{word} {free}".rstrip() if word else "",
+        f"head {vram.head.upper()}" if vram and vram.head is not HeadPlace.IN else "",
+        f"lent {cache.lent:,}" if cache and cache.lent else "",
+        "" if word else free,
     )
 
 
@@ -49,7 +69,7 @@ def _progress(state: MonitorState) -> str:
     return ""
 
 
-def _speed(state: MonitorState) -> str:
-    if state.phase is Phase.PROMPT:
-        return prompt_speed(state)
-    return answer_speed(state) if state.phase in (Phase.DECODING, Phase.READY) else ""
+def _ram_facts(state: MonitorState) -> tuple[str, ...]:
+    if state.memory is None:
+        return ()
+    return f"RAM {gib(state.memory.resident)}", f"{gib(state.memory.available)} available"

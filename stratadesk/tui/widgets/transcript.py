@@ -6,6 +6,7 @@ from textual.containers import Vertical, VerticalScroll
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.answer_turn import AnswerTurn
 from stratadesk.tui.widgets.attachments import Attachment
+from stratadesk.tui.widgets.bare import Bare, Remeasured
 from stratadesk.tui.widgets.failure_card import FailureCard
 from stratadesk.tui.widgets.notice import Notice
 from stratadesk.tui.widgets.opening import Opening
@@ -14,11 +15,11 @@ from stratadesk.tui.widgets.user_turn import UserTurn
 Turn = UserTurn | AnswerTurn | Notice | FailureCard
 
 
-class Turns(Vertical):
+class Turns(Bare, Remeasured, Vertical):
     """Is never shorter than the view: an anchored view of less would scroll to below zero."""
 
 
-class Transcript(VerticalScroll, can_focus=False):
+class Transcript(Bare, Remeasured, VerticalScroll, can_focus=False):
     """Only grows; follows the text as long as the reader is at the end."""
 
     def __init__(self) -> None:

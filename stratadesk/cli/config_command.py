@@ -1,0 +1,126 @@
+"""`config`: which settings hold and who decided each; check, find and change the files."""
+
+import argparse
+from pathlib import Path
+
+from stratadesk.errors import UsageError
+from stratadesk.exit_codes import ExitCode
+
+NAME = "config"
+PURPOSE = "show, check and change the settings that are kept"
+EXAMPLES = """\
+examples:
+  stratadesk config show                       every setting, and who decides it
+  stratadesk --temp 0.2 config show --json     the same for scripts, with a flag given
+  stratadesk config set sampling.temperature 0.7
+  stratadesk config set folders ~/models /mnt/models
+  stratadesk config validate stratadesk.toml   exit code 2 if anything in it is wrong
+  stratadesk config path
+
+Who decides: a flag, else the environment (STRATADESK_TEMPERATURE=0.7), else stratadesk.toml in
+the folder you are in, else settings.toml in the config folder, else the default.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let `parser` take the actions of `config`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    show = actions.add_parser("show", help="print every setting and who decides it")
+    show.add_argument("--json", action="store_true", default=False, help="print one JSON object")
+    validate = actions.add_parser("validate", help="check settings files")
+    validate.add_argument(
+        "file", metavar="FILE", nargs="?", help="by default those that would be used here"
+    )
+    actions.add_parser("path", help="print where this user's settings are kept")
+    change = actions.add_parser("set", help="change one value in this user's settings")
+    change.add_argument("key", metavar="KEY", help="section.name; the name alone is enough")
+    change.add_argument("values", metavar="VALUE", nargs="+", help="the new value")
+
+
+def config(arguments: argparse.Namespace) -> int:
+    """Do what the action says and return the exit code."""
+    actions = {"show": show, "validate": validate, "path": print_path, "set": change}
+    return actions[arguments.action](arguments)
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Print all settings with their winners, as a settings file with comments or as JSON."""
+    import json
+
+    from stratadesk.cli.config_text import as_json, as_toml
+    from stratadesk.cli.kept_settings import tell_problems
+    from stratadesk.settings_order import decide
+
+    decisions = decide(vars(arguments))
+    tell_problems(decisions.problems)
+    if arguments.json:
+        print(json.dumps(as_json(decisions), ensure_ascii=False, indent=2))
+    else:
+        print(as_toml(decisions))
+    return ExitCode.OK
+
+
+def validate(arguments: argparse.Namespace) -> int:
+    """Print everything that is wrong in the file named, or in those that would be used.
+
+    Raises:
+        UsageError: the file named does not exist, or a variable has a wrong value.
+    """
+    from stratadesk.settings_file import project_file, read_settings, user_file
+    from stratadesk.settings_order import decide
+
+    named = vars(arguments).get("file")
+    if named is not None and not Path(named).is_file():
+        raise UsageError(f"There is no file {named}.", "stratadesk config path names yours.")
+    files = [Path(named)] if named else [project_file(), user_file()]
+    wrong = 0
+    for path in files:
+        contents = read_settings(path)
+        wrong += len(contents.problems)
+        for problem in contents.problems:
+            print(problem)
+        if path.exists() and not contents.problems:
+            print(f"{path}: {_counted(len(contents.values))}, nothing wrong")
+    if named is None:
+        decide({})
+    return ExitCode.USAGE if wrong else ExitCode.OK
+
+
+def print_path(_: argparse.Namespace) -> int:
+    """Print where this user's settings are kept, whether there are any yet or not."""
+    from stratadesk.settings_file import user_file
+
+    print(user_file())
+    return ExitCode.OK
+
+
+def change(arguments: argparse.Namespace) -> int:
+    """Change one value in this user's file, and say so if something else overrides it.
+
+    Raises:
+        UsageError: there is no such setting, or the value is not allowed.
+        StrataDeskError: the file cannot be changed.
+    """
+    from stratadesk.settings_file import save_setting, user_file
+    from stratadesk.settings_order import Source, decide
+    from stratadesk.settings_schema import find_setting
+    from stratadesk.settings_values import from_texts
+
+    setting = find_setting(arguments.key)
+    try:
+        value = from_texts(setting.flag, arguments.values)
+    except ValueError as error:
+        text = " ".join(arguments.values)
+        raise UsageError(f"{setting.key}: {text!r} is not {error}.") from None
+    path = user_file()
+    aside = save_setting(path, setting.key, value)
+    if aside is not None:
+        print(f"{path} was damaged; a copy of it is {aside}.")
+    winner = decide({}).of(setting.key).winner
+    if winner.source not in (Source.USER, Source.DEFAULT):
+        print(f"Saved, but {winner.place} decides {setting.key} here.")
+    return ExitCode.OK
+
+
+def _counted(values: int) -> str:
+    return "1 setting" if values == 1 else f"{values} settings"

@@ -1,0 +1,196 @@
+"""The line mode's chat: asks for a line, sends it, writes what the engine says of it."""
+
+import threading
+import time
+from itertools import count
+
+from stratadesk.cli.one_answer import AnsweringEngine
+from stratadesk.cli.plain_facts import PlainFacts
+from stratadesk.cli.plain_page import MODEL, THINKING, YOU, PlainPage
+from stratadesk.engine.commands import Cancel, Generate, LoadModel, SamplingSettings
+from stratadesk.engine.events import (
+    Channel,
+    EngineStopped,
+    Event,
+    Failure,
+    ModelLoaded,
+    RequestFinished,
+    TextDelta,
+)
+from stratadesk.exit_codes import ExitCode
+from stratadesk.tui.conversation import Conversation
+
+POLL_S = 0.1
+QUIT_WINDOW_S = 2.0
+MORE = "...: "
+HELP = (
+    "Write a message and press Enter; a backslash at the end of a line goes on in the next.",
+    "/new starts an empty chat, /help shows this, /quit leaves.",
+    "Ctrl+C stops the answer; twice, it leaves.",
+)
+
+
+class PlainChat:
+    """Asks for lines, sends them to the engine, and writes what it says.
+
+    A thread of its own writes, so that alarms are told while a question waits.
+    """
+
+    def __init__(
+        self,
+        engine: AnsweringEngine,
+        page: PlainPage,
+        sampling: SamplingSettings,
+        limit: int = 0,
+        *,
+        thinking_shown: bool = True,
+    ) -> None:
+        self._engine = engine
+        self._page = page
+        self._sampling = sampling
+        self._limit = limit
+        self._thinking_shown = thinking_shown
+        self._facts = PlainFacts()
+        self._conversation = Conversation()
+        self._request_ids = count(1)
+        self._settled = threading.Event()
+        self._awaited: int | None = None
+        self._end: Event | None = None
+        self._broken: OSError | None = None
+        self._leaving = False
+        self._interrupted_at = float("-inf")
+        self._listener = threading.Thread(target=self._listen, name="plain", daemon=True)
+
+    def run(self, load: LoadModel) -> int:
+        """Load a model and chat until the user leaves; return the exit code.
+
+        Raises:
+            BrokenPipeError: nobody reads what is written.
+        """
+        patience_s = 0.0
+        self._engine.start()
+        self._listener.start()
+        try:
+            end = self._wait_for(load)
+            if isinstance(end, Failure):
+                return end.exit_code
+            if isinstance(end, ModelLoaded):
+                self._chat()
+            patience_s = 10.0
+            return ExitCode.OK
+        finally:
+            self._leaving = True
+            self._engine.stop(timeout=patience_s)
+            self._listener.join(patience_s)
+
+    def _chat(self) -> None:
+        while (text := self._message()) is not None:
+            match text.strip():
+                case "":
+                    continue
+                case "/quit":
+                    return
+                case "/help":
+                    for words in HELP:
+                        self._page.line(words)
+                case "/new":
+                    self._conversation.clear()
+                    self._page.line("[new chat]")
+                case command if command.startswith("/") and command[1:].isalpha():
+                    self._page.line(f"There is no command {command}; /help lists them.")
+                case _:
+                    if self._answer(text) is None:
+                        return
+
+    def _answer(self, text: str) -> Event | None:
+        request = Generate(
+            next(self._request_ids),
+            messages=self._conversation.ask(text),
+            max_tokens=self._limit,
+            sampling=self._sampling,
+        )
+        end = self._wait_for(request)
+        said = end if isinstance(end, RequestFinished) else None
+        self._conversation.answered(said.text if said else "", said.reasoning if said else "")
+        return None if isinstance(end, EngineStopped) else end
+
+    def _message(self) -> str | None:
+        """Ask for a message; None when the user leaves."""
+        parts: list[str] = []
+        while True:
+            try:
+                line = self._page.ask(MORE if parts else YOU)
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                if self._leaves_now():
+                    return None
+                parts.clear()
+                continue
+            parts.append(line.removesuffix("\\"))
+            if not line.endswith("\\"):
+                return "\n".join(parts)
+
+    def _wait_for(self, command: LoadModel | Generate) -> Event | None:
+        """Send a command and wait for its end; None when the user leaves before.
+
+        The first Ctrl+C stops an answer.
+        """
+        cancel = Cancel(command.request_id) if isinstance(command, Generate) else None
+        self._awaited = None if cancel is None else cancel.request_id
+        self._settled.clear()
+        self._engine.send(command)
+        while not self._settles():
+            if cancel is not None:
+                self._engine.send(cancel)
+                cancel, self._interrupted_at = None, time.monotonic()
+            elif self._leaves_now():
+                return None
+        if self._broken is not None:
+            raise self._broken
+        return self._end
+
+    def _settles(self) -> bool:
+        """Wait for the end of what was sent; False when Ctrl+C comes first."""
+        try:
+            while not self._settled.wait(POLL_S):
+                pass
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    def _leaves_now(self) -> bool:
+        """Whether this Ctrl+C is the second one; says so if it is not."""
+        again = time.monotonic() - self._interrupted_at < QUIT_WINDOW_S
+        self._interrupted_at = time.monotonic()
+        if not again:
+            self._page.line("Press Ctrl+C again to quit.")
+        return again
+
+    def _listen(self) -> None:
+        try:
+            while not self._leaving:
+                event = self._engine.events.get(timeout=POLL_S)
+                if event is not None:
+                    self._show(event)
+        except OSError as error:
+            self._broken = error
+            self._settled.set()
+
+    def _show(self, event: Event) -> None:
+        for line in self._facts.lines(event):
+            self._page.line(line)
+        match event:
+            case TextDelta(channel=Channel.THINKING):
+                if self._thinking_shown:
+                    self._page.say(THINKING, event.text)
+            case TextDelta():
+                self._page.say(MODEL, event.text)
+            case ModelLoaded() | EngineStopped():
+                self._settle(event)
+            case RequestFinished() | Failure() if event.request_id == self._awaited:
+                self._settle(event)
+
+    def _settle(self, event: Event) -> None:
+        self._end = event
+        self._settled.set()

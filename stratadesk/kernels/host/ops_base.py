@@ -1,0 +1,66 @@
+"""What every group of host operations stands on: where their results are placed."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stratadesk.kernels.host.experts import ExpertSupplier, MappedExperts
+from stratadesk.kernels.host.weights import HostWeight, multiply
+from stratadesk.kernels.host.workspace import HeapWorkspace, Workspace
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+
+_FIRST = np.zeros(1, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class HostRope:
+    """Cosine and sine [T, pairs] for the tokens of a chunk."""
+
+    cos: Floats
+    sin: Floats
+
+
+class OpsBase:
+    """Results are placed in `workspace`; what outlives a pass, such as states, in `resident`.
+
+    `supplier` says where experts lie.
+    """
+
+    def __init__(self) -> None:
+        self.workspace: Workspace = HeapWorkspace()
+        self.resident: Workspace = HeapWorkspace()
+        self.supplier: ExpertSupplier = MappedExperts()
+
+    def scope(self) -> AbstractContextManager[None]:
+        """Give back at its end what was made inside it."""
+        scope: AbstractContextManager[None] = self.workspace.scope()
+        return scope
+
+    def embed(self, weight: HostWeight, tokens: Ints) -> Floats:
+        """Rows `tokens` of a matrix, [T, columns]."""
+        out = self._empty(tokens.size, weight.columns)
+        self._decode_rows(weight, tokens, out)
+        return out
+
+    def linear(self, weight: HostWeight, x: Floats) -> Floats:
+        """x · Wᵀ, [T, rows]."""
+        out = self._empty(x.shape[0], weight.rows)
+        self._multiply(weight, x, out)
+        return out
+
+    def _decode_rows(self, weight: HostWeight, rows: Ints, out: Floats) -> None:
+        """Write the rows of a matrix to out [rows, columns]."""
+        weight.format.rows(weight.data, weight.row_units, rows, out)
+
+    def _multiply(self, weight: HostWeight, x: Floats, out: Floats) -> None:
+        """Write x · Wᵀ to out [T, rows]."""
+        order = np.arange(x.shape[0], dtype=np.int32)
+        starts = np.array([0, x.shape[0]], np.int32)
+        multiply(weight, weight.addresses(_FIRST), x, 1, (order, starts), out, 0)
+
+    def _empty(self, *shape: int) -> Floats:
+        return self.workspace.empty(shape, np.float32)

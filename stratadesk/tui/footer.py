@@ -1,0 +1,45 @@
+"""Which keys the chat's footer shows, with the values that they change."""
+
+from stratadesk.tui.live_control import LiveControl
+from stratadesk.tui.mib import scale_of
+from stratadesk.tui.monitor_state import MonitorState
+from stratadesk.tui.widgets.key_bar import KeyItem
+
+
+def footer(
+    state: MonitorState, control: LiveControl, look: dict[str, str], *, busy: bool
+) -> tuple[KeyItem, ...]:
+    """Return the keys that are of use now; those for a card's memory only where there is one."""
+    needs_reload = control.waits_for_reload or state.lost is not None
+    card = _card_items(state, control) if state.settings is not None else ()
+    reload = (KeyItem("reload", "app.reload", weight=7),) if needs_reload else ()
+    return (
+        KeyItem("help", "app.show_help", weight=4),
+        KeyItem("model", "app.choose_model", weight=3 if not card else 1),
+        *card,
+        KeyItem("monitor", "screen.cycle_monitor", look["monitor"], weight=2),
+        KeyItem("thinking", "screen.toggle_thinking", look["thinking"], weight=2),
+        *reload,
+        KeyItem("settings", "app.show_settings", weight=3),
+        KeyItem("stop", "screen.stop", weight=5, idle=not busy),
+        KeyItem("new_chat", "screen.new_chat", weight=1),
+        KeyItem("palette", "app.command_palette", weight=0),
+        KeyItem("quit", "app.quit", weight=4),
+    )
+
+
+def _card_items(state: MonitorState, control: LiveControl) -> tuple[KeyItem, ...]:
+    if state.settings is None:
+        return ()
+    reserve = scale_of(state.ledger.total if state.ledger else 0).text(state.settings.reserve)
+    return (
+        KeyItem("alias", "app.cycle_alias", control.alias_words(state), weight=5),
+        KeyItem(
+            "reserve_down",
+            "app.show_settings",
+            reserve,
+            weight=6,
+            says="reserve",
+            pair="reserve_up",
+        ),
+    )

@@ -1,0 +1,132 @@
+"""What the keys for live settings do: alias and reserve at once, the others with a reload."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from stratadesk.engine.commands import Command, EngineSettings, SetHeadAlias
+from stratadesk.engine.events import Event, Failure
+from stratadesk.engine.vram.plan_settings import HeadAlias
+from stratadesk.tui.monitor_state import MonitorState
+from stratadesk.tui.reload_choices import RELOAD_CHOICES, ReloadChoice, kept_value
+from stratadesk.tui.reserve_dial import Later, ReserveDial
+from stratadesk.units import MIB
+
+NO_CARD = "This model is on no card: there is no memory to share out."
+
+
+class LiveControl:
+    """Holds what is wanted until the engine has told that it is so.
+
+    `settings` are those of the next load; `loaded` those of the last one. `tell` hands a command
+    to the engine, `keep` keeps a value for the next start, `say` shows a remark, `changed`
+    is called when what the footer shows is new.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        tell: Callable[[Command], None],
+        keep: Callable[[str, object], object],
+        say: Callable[[str], None],
+        later: Later,
+        changed: Callable[[], None],
+    ) -> None:
+        self.settings = self.loaded = settings
+        self.dial = ReserveDial(tell, later, changed, self._reserve_asked)
+        self._tell = tell
+        self._keep = keep
+        self._say = say
+        self._changed = changed
+        self._alias: HeadAlias | None = None
+
+    @property
+    def waits_for_reload(self) -> bool:
+        """Whether something was chosen that counts from the next load on."""
+        return self.settings != self.loaded
+
+    def alias_words(self, state: MonitorState) -> str:
+        """Write the alias as it is, or as it will be and from when on."""
+        told = state.settings
+        if told is None:
+            return ""
+        wanted = self._alias or told.alias_next
+        waits = told.alias_waits and wanted is told.alias_next
+        return f"{wanted} next prompt" if waits else str(wanted)
+
+    def cycle_alias(self, state: MonitorState) -> None:
+        """Go on to the next of auto, on and off."""
+        if state.settings is None:
+            self._say(NO_CARD)
+            return
+        choices = list(HeadAlias)
+        now = self._alias or state.settings.alias_next
+        self._alias = choices[(choices.index(now) + 1) % len(choices)]
+        self._tell(SetHeadAlias(self._alias))
+        self._keep_in_plan(alias=self._alias)
+        self._keep("prefill_head_alias", self._alias.value)
+        self._changed()
+
+    def turn_reserve(self, state: MonitorState, steps: int) -> None:
+        """Turn the reserve up, or down when `steps` is negative."""
+        if state.settings is None:
+            self._say(NO_CARD)
+        else:
+            self.dial.turn(state.settings, steps)
+
+    def set_reserve(self, state: MonitorState, mib: int) -> None:
+        """Want a reserve of so many MiB."""
+        if state.settings is None:
+            self._say(NO_CARD)
+        else:
+            self.dial.set(mib * MIB)
+
+    def choose(self, choice: ReloadChoice, state: MonitorState) -> None:
+        """Go on to the next value of a setting that needs a reload."""
+        if choice.on_card and not state.has_card:
+            self._say(NO_CARD)
+            return
+        self.settings = choice.next(self.settings)
+        self._changed()
+
+    def keep(self, key: str, value: str) -> None:
+        """Keep a choice about the screen for the next start."""
+        self._keep(key, value)
+
+    def settle(self) -> EngineSettings:
+        """Return the settings to load with, and keep what was chosen for the next start."""
+        for choice in RELOAD_CHOICES:
+            if choice.read(self.settings) != choice.read(self.loaded):
+                self._keep(choice.field, kept_value(choice, self.settings))
+        self.loaded = self.settings
+        return self.settings
+
+    def give_up(self) -> bool:
+        """Forget what was chosen and waits for a reload; return whether there was anything."""
+        waited, self.settings = self.waits_for_reload, self.loaded
+        return waited
+
+    def follow(self, state: MonitorState, batch: tuple[Event, ...]) -> None:
+        """Notice what the engine has taken over, or refused."""
+        refused = any(isinstance(event, Failure) and event.request_id is None for event in batch)
+        if refused or state.settings is None or state.settings.alias_next is self._alias:
+            self._alias = None
+        self.dial.follow(state)
+
+    def _reserve_asked(self, reserve: int) -> None:
+        self._keep_in_plan(reserve=reserve)
+        # The settings file holds whole MiB; only a simulated card is small enough for less.
+        if reserve % MIB == 0:
+            self._keep("vram_reserve_mib", reserve // MIB)
+
+    def _keep_in_plan(self, **changes: object) -> None:
+        """A live change is also that of the next load, and no reason for one."""
+        same = self.settings == self.loaded
+        self.settings = _with_plan(self.settings, changes)
+        self.loaded = self.settings if same else _with_plan(self.loaded, changes)
+
+
+def _with_plan(settings: EngineSettings, changes: dict[str, object]) -> EngineSettings:
+    if settings.plan is None:
+        return settings
+    plan = replace(settings.plan, **changes)  # type: ignore[arg-type]
+    return replace(settings, plan=plan)

@@ -1,0 +1,112 @@
+"""Settings that need the model loaded again: their values, and going from one to the next."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from stratadesk.engine.commands import EngineSettings, KvFormat
+
+Value = int | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadChoice:
+    """A setting with the key that changes it, its name in the settings file, and its values.
+
+    `read` takes the value out of the engine's settings, `write` returns settings with another
+    one. `on_card` tells that it means nothing without a card.
+    """
+
+    key_id: str
+    field: str
+    values: tuple[Value, ...]
+    read: Callable[[EngineSettings], Value]
+    write: Callable[[EngineSettings, Value], EngineSettings]
+    on_card: bool = False
+
+    def next(self, settings: EngineSettings) -> EngineSettings:
+        """Return `settings` with the next value; after one that is not listed comes the first."""
+        now = self.read(settings)
+        place = self.values.index(now) + 1 if now in self.values else 0
+        return self.write(settings, self.values[place % len(self.values)])
+
+    def words(self, settings: EngineSettings) -> str:
+        """Write the value, "auto" where it is left to the planner."""
+        value = self.read(settings)
+        if value in (None, 0):
+            return "auto"
+        return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _chunk(settings: EngineSettings) -> Value:
+    return settings.chunk or (settings.plan.prefill if settings.plan else None) or 0
+
+
+def _with_chunk(settings: EngineSettings, value: Value) -> EngineSettings:
+    chunk = value if isinstance(value, int) else 0
+    plan = replace(settings.plan, prefill=chunk or None) if settings.plan else None
+    return replace(settings, chunk=chunk, plan=plan)
+
+
+def _cache(settings: EngineSettings) -> Value:
+    return settings.plan.expert_cache if settings.plan else None
+
+
+def _with_cache(settings: EngineSettings, value: Value) -> EngineSettings:
+    if settings.plan is None:
+        return settings
+    slots = value if isinstance(value, int) else None
+    return replace(settings, plan=replace(settings.plan, expert_cache=slots))
+
+
+def _with_kv(settings: EngineSettings, value: Value) -> EngineSettings:
+    return replace(settings, kv_format=KvFormat(str(value)))
+
+
+def _context(settings: EngineSettings) -> Value:
+    return settings.max_context or (settings.plan.max_context if settings.plan else 0)
+
+
+def _with_context(settings: EngineSettings, value: Value) -> EngineSettings:
+    tokens = value if isinstance(value, int) else 0
+    plan = replace(settings.plan, max_context=tokens) if settings.plan else None
+    return replace(settings, max_context=tokens, plan=plan)
+
+
+RELOAD_CHOICES = (
+    ReloadChoice(
+        "set_chunk",
+        "prefill",
+        (0, 256, 512, 1024, 2048, 4096, 8192),
+        _chunk,
+        _with_chunk,
+    ),
+    ReloadChoice(
+        "set_cache",
+        "expert_cache",
+        (None, 1, 256, 512, 1024, 2048, 4096),
+        _cache,
+        _with_cache,
+        on_card=True,
+    ),
+    ReloadChoice(
+        "set_kv",
+        "kv_format",
+        tuple(KvFormat(name).value for name in ("f16", "q8_0", "f32")),
+        lambda settings: settings.kv_format.value,
+        _with_kv,
+    ),
+    ReloadChoice(
+        "set_context",
+        "max_context",
+        (0, 4096, 8192, 16_384, 32_768, 65_536, 131_072),
+        _context,
+        _with_context,
+    ),
+)
+
+
+def kept_value(choice: ReloadChoice, settings: EngineSettings) -> Value:
+    """Return the value as a settings file holds it: "auto" where the flag has that word."""
+    value = choice.read(settings)
+    automatic = value is None or (value == 0 and choice.field == "prefill")
+    return "auto" if automatic else value

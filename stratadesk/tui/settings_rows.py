@@ -1,0 +1,117 @@
+"""What the settings screen shows, made from what is set, wanted and forecast."""
+
+from stratadesk.keys import find_key
+from stratadesk.tui.live_control import LiveControl
+from stratadesk.tui.mib import scale_of
+from stratadesk.tui.monitor_state import MonitorState
+from stratadesk.tui.ports import Prospect
+from stratadesk.tui.reload_choices import RELOAD_CHOICES
+from stratadesk.tui.sanitise import safe_line
+from stratadesk.tui.widgets.settings_table import SettingRow
+from stratadesk.units import mib
+
+NO_CARD = "–"
+NOTES = {
+    "set_chunk": "tokens of a prompt computed at once",
+    "set_cache": "how many experts the card holds at most",
+    "set_kv": "q8_0 takes about half the memory of f16",
+    "set_context": "tokens of the whole chat; more takes slots",
+}
+
+
+def settings_rows(
+    state: MonitorState, control: LiveControl, look: dict[str, str], fixed: frozenset[str]
+) -> tuple[SettingRow, ...]:
+    """Return all rows; settings in `fixed` were given for this run and are marked so."""
+    return (
+        SettingRow("", "At once"),
+        *_live_rows(state, control, fixed),
+        *_look_rows(look, fixed),
+        SettingRow("", ""),
+        SettingRow("", "With a reload"),
+        *(
+            SettingRow(
+                find_key(choice.key_id).caption,
+                find_key(choice.key_id).label,
+                choice.words(control.settings),
+                _note(NOTES[choice.key_id], choice.field, fixed),
+                pending=choice.read(control.settings) != choice.read(control.loaded),
+                idle=choice.on_card and not state.has_card,
+            )
+            for choice in RELOAD_CHOICES
+        ),
+    )
+
+
+def reload_words(
+    state: MonitorState, control: LiveControl, prospect: Prospect | None
+) -> tuple[str, str]:
+    """Say what a reload would give, and which key does it; both empty when nothing waits."""
+    if not control.waits_for_reload:
+        return "", ""
+    load_s = state.model.load_s if state.model else 0.0
+    took = f" (it took {load_s:.1f} s)" if load_s else ""
+    again = f"{find_key('reload').caption} loads the model again{took}; the chat is kept."
+    if prospect is None:
+        return "What it gives is being worked out …", again
+    if prospect.trouble:
+        return f"It would not load: {safe_line(prospect.trouble)}", again
+    parts = [f"context {prospect.context:,}", f"KV cache {mib(prospect.kv_bytes):,.0f} MiB"]
+    if state.has_card:
+        now = state.cache.slots if state.cache else 0
+        parts.append(
+            f"expert slots {now:,} → {prospect.slots:,}"
+            if now
+            else f"expert slots {prospect.slots:,}"
+        )
+    return "It gives: " + ", ".join(parts) + ".", again
+
+
+def _live_rows(
+    state: MonitorState, control: LiveControl, fixed: frozenset[str]
+) -> tuple[SettingRow, ...]:
+    idle = state.settings is None
+    reserve = NO_CARD
+    if state.settings is not None:
+        scale = scale_of(state.ledger.total if state.ledger else 0)
+        reserve = f"{scale.text(state.settings.reserve)} MiB"
+    keys = f"{find_key('reserve_down').caption}/{find_key('reserve_up').caption}"
+    return (
+        SettingRow(
+            find_key("alias").caption,
+            "head alias",
+            control.alias_words(state) or NO_CARD,
+            _note("prompts may take the output head's bytes", "prefill_head_alias", fixed),
+            idle=idle,
+        ),
+        SettingRow(
+            keys,
+            "reserve",
+            reserve,
+            _note(
+                f"stays free on the card; {find_key('set_reserve').caption} types it",
+                "vram_reserve_mib",
+                fixed,
+            ),
+            idle=idle,
+        ),
+    )
+
+
+def _look_rows(look: dict[str, str], fixed: frozenset[str]) -> tuple[SettingRow, ...]:
+    return (
+        SettingRow(
+            find_key("monitor").caption, "monitor", look["monitor"], _note("", "monitor", fixed)
+        ),
+        SettingRow(
+            find_key("thinking").caption, "thinking", look["thinking"], _note("", "thinking", fixed)
+        ),
+        SettingRow(
+            find_key("set_theme").caption, "theme", look["theme"], _note("", "theme", fixed)
+        ),
+    )
+
+
+def _note(note: str, field: str, fixed: frozenset[str]) -> str:
+    given = "given for this run by a flag or the environment" if field in fixed else ""
+    return given or note

@@ -1,0 +1,359 @@
+"""A key that changes memory without saying so first, or says what is not so, costs trust.
+
+Each key of the live settings is pressed in the running app; what the engine is told, what stands
+on screen before and after, and what is kept for the next start are looked at.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+from textual.pilot import Pilot
+
+from stratadesk.engine.card_events import CardSettings, DeviceLost, ReservePreviewed
+from stratadesk.engine.commands import (
+    Command,
+    EngineSettings,
+    KvFormat,
+    LoadModel,
+    PreviewReserve,
+    SetHeadAlias,
+    SetReserve,
+)
+from stratadesk.engine.events import Event, Failure, Phase, ReserveApplied
+from stratadesk.engine.forecast import Forecast
+from stratadesk.engine.vram.phase_table import VramState
+from stratadesk.engine.vram.plan_settings import HeadAlias, PlanSettings
+from stratadesk.errors import StrataDeskError
+from stratadesk.tui import reserve_dial
+from stratadesk.tui.app import StrataDeskApp
+from stratadesk.tui.options import AppOptions
+from stratadesk.units import MIB
+from tests.tui import card_script as card
+from tests.tui import scripted_engine as script
+from tests.tui.looking import text_of, wait_for_text, wait_until
+
+SIZE = (120, 36)
+RELOADED = "context 8,192, KV cache 160 MiB, expert slots 2,616 → 2,900"
+
+
+class Card:
+    """Answers live settings as an engine does that reads no prompt."""
+
+    def __init__(self) -> None:
+        self.settings: CardSettings = card.settings()
+        self.slots = card.SLOTS
+        self.refuses = False
+
+    def reply(self, command: Command) -> Iterable[Event]:
+        match command:
+            case PreviewReserve(reserve):
+                slots = self._slots(reserve)
+                return (
+                    ReservePreviewed(
+                        self.settings.reserve, reserve, self.slots, slots, reserve, waits=False
+                    ),
+                )
+            case SetReserve(reserve):
+                self.slots = self._slots(reserve)
+                alias = self.settings.alias
+                self.settings = card.settings(alias, reserve=reserve)
+                return ReserveApplied(reserve, reserve, self.slots, True, ""), self.settings
+            case SetHeadAlias(alias):
+                if self.refuses:
+                    return (Failure(None, "Bad usage", "The head is never lent.", "", 2),)
+                self.settings = card.settings(alias)
+                return (self.settings,)
+        return ()
+
+    def _slots(self, reserve: int) -> int:
+        return self.slots - (reserve - self.settings.reserve) * 40 // (64 * MIB)
+
+
+@asynccontextmanager
+async def desk(
+    *,
+    on_card: bool = True,
+    settings: EngineSettings | None = None,
+    options: AppOptions | None = None,
+) -> AsyncIterator[tuple[StrataDeskApp, script.ScriptedEngine, Pilot[None], Card]]:
+    """An app whose model is on a card, or on none."""
+    simulated = Card()
+    engine = script.ScriptedEngine(simulated.reply)
+    app = script.make_app(engine, settings=settings, options=options or AppOptions())
+    async with app.run_test(size=SIZE) as pilot:
+        events = card.loaded(card_time()) if on_card else script.loaded()
+        await app.chat_screen.apply(events)
+        await pilot.pause()
+        yield app, engine, pilot, simulated
+
+
+def card_time() -> float:
+    """Now, by the app's clock."""
+    from stratadesk.tui import moment
+
+    return moment.now()
+
+
+def commands(engine: script.ScriptedEngine, kind: type[Command]) -> list[Command]:
+    return [command for command in engine.commands if isinstance(command, kind)]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reserve_dial, "APPLIES_AFTER_S", 0.3)
+
+
+async def test_the_footer_shows_the_present_values() -> None:
+    async with desk() as (app, _, _, _):
+        assert "F3 alias auto  F4/F5 reserve 590" in text_of(app)
+
+
+async def test_without_a_card_the_keys_say_so_and_tell_the_engine_nothing() -> None:
+    async with desk(on_card=False) as (app, engine, pilot, _):
+        assert "F3" not in text_of(app)
+        await pilot.press("f3", "f4", "f5")
+        await wait_for_text(pilot, "no card")
+        assert not commands(engine, SetHeadAlias) + commands(engine, PreviewReserve)
+
+
+async def test_f3_goes_through_auto_on_and_off() -> None:
+    async with desk() as (app, engine, pilot, _):
+        for wanted in ("on", "off", "auto"):
+            await pilot.press("f3")
+            await wait_for_text(pilot, f"F3 alias {wanted}")
+        told = commands(engine, SetHeadAlias)
+        assert told == [SetHeadAlias(HeadAlias(name)) for name in ("on", "off", "auto")]
+
+
+async def test_presses_add_up_while_the_engine_is_busy() -> None:
+    async with desk() as (app, engine, pilot, _):
+        engine.silent = True
+        await pilot.press("f3", "f3")
+        assert commands(engine, SetHeadAlias)[-1] == SetHeadAlias(HeadAlias.OFF)
+        assert "F3 alias off" in text_of(app)
+
+
+async def test_a_change_during_a_prompt_says_next_prompt() -> None:
+    async with desk() as (app, engine, pilot, _):
+        await app.chat_screen.apply(card.prompt(card_time()))
+        engine.silent = True
+        await pilot.press("f3")
+        engine.say(card.settings(HeadAlias.AUTO, following=HeadAlias.ON))
+        await wait_for_text(pilot, "F3 alias on next prompt")
+        engine.say(script.phase(Phase.DECODING), card.settings(HeadAlias.ON))
+        await wait_until(pilot, lambda: "next prompt" not in text_of(app), "it has come")
+        assert "F3 alias on" in text_of(app)
+
+
+async def test_a_refused_alias_goes_back_to_what_is() -> None:
+    async with desk() as (app, _, pilot, simulated):
+        simulated.refuses = True
+        await pilot.press("f3")
+        await wait_for_text(pilot, "The head is never lent.")
+        assert "F3 alias auto" in text_of(app)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_f4_says_what_it_will_do_then_does_it_and_says_what_was_reached() -> None:
+    kept: dict[str, object] = {}
+    options = AppOptions(remember=kept.__setitem__)
+    async with desk(options=options) as (app, engine, pilot, _):
+        await pilot.press("f4")
+        await wait_for_text(pilot, "Reserve 590 → 526 MiB: +40 slots; 526 MiB free · Esc takes it")
+        assert not commands(engine, SetReserve)
+        await wait_for_text(pilot, "Reached: reserve 526 MiB, 526 MiB free, 2,656 expert slots")
+        assert commands(engine, SetReserve) == [SetReserve(526 * MIB)]
+        await wait_until(pilot, lambda: kept.get("vram_reserve_mib") == 526, "it was kept")
+        app.chat_screen.show_change()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_further_presses_add_up_to_one_change() -> None:
+    async with desk() as (_, engine, pilot, _):
+        await pilot.press("f5", "f5", "f5", "f4")
+        await wait_for_text(pilot, "Reserve 590 → 718 MiB: −80 slots")
+        await wait_for_text(pilot, "Reached: reserve 718 MiB")
+        assert commands(engine, SetReserve) == [SetReserve(718 * MIB)]
+
+
+async def test_esc_takes_an_announced_change_back_and_stops_nothing() -> None:
+    async with desk() as (app, engine, pilot, _):
+        await pilot.press("h", "i", "enter")
+        await wait_until(pilot, lambda: engine.requests, "the request")
+        await pilot.press("f4")
+        await wait_for_text(pilot, "526")
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: "526" not in text_of(app), "it was taken back")
+        assert not commands(engine, SetReserve)
+        assert not engine.cancels
+        await pilot.press("escape")
+        assert engine.cancels
+
+
+async def test_the_reserve_never_goes_below_nothing() -> None:
+    async with desk() as (_, engine, pilot, _):
+        await pilot.press(*["f4"] * 12)
+        assert commands(engine, PreviewReserve)[-1] == PreviewReserve(0)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_change_that_has_to_wait_says_so_and_later_what_was_reached() -> None:
+    async with desk() as (_, engine, pilot, _):
+        engine.silent = True
+        await pilot.press("f5")
+        why = "it waits until the prompt is read and the slots lent to it are refilled"
+        engine.say(ReserveApplied(654 * MIB, 590 * MIB, card.SLOTS, False, why))
+        await wait_for_text(pilot, "Reserve 654 MiB: it waits until the prompt is read")
+        await pilot.pause(0.4)
+        from dataclasses import replace
+
+        from stratadesk.engine.vram.resizing import Resize
+
+        done = card.memory_phase(VramState.READY, card_time(), books=card.ledger(654 * MIB))
+        engine.say(replace(done, resize=Resize(1, 1, 2_575, done=True)))
+        await wait_for_text(pilot, "654 MiB free, 2,575 expert slots")
+
+
+@pytest.mark.usefixtures("quick")
+async def test_less_than_asked_names_both_figures_and_the_reason() -> None:
+    async with desk() as (_, engine, pilot, _):
+        engine.silent = True
+        await pilot.press("f5")
+        engine.say(ReserveApplied(1536 * MIB, 1210 * MIB, 128, True, "prompt floor"))
+        await wait_for_text(pilot, "asked 1,536, got 1,210 MiB: prompt floor")
+
+
+async def test_what_another_program_took_is_told() -> None:
+    async with desk() as (_, engine, pilot, _):
+        engine.say(ReserveApplied(590 * MIB, 591 * MIB, 2_245, True, "", "chrome.exe took 412 MiB"))
+        await wait_for_text(pilot, "chrome.exe took 412 MiB: now 2,245 expert slots, 591 MiB free")
+
+
+async def test_f9_opens_the_settings_and_esc_closes_them() -> None:
+    async with desk() as (app, _, pilot, _):
+        await pilot.press("f9")
+        await wait_for_text(pilot, "With a reload")
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: "With a reload" not in text_of(app), "closed")
+
+
+async def test_settings_that_need_a_reload_wait_for_f8() -> None:
+    kept: dict[str, object] = {}
+    options = AppOptions(
+        remember=kept.__setitem__,
+        foresee=lambda _path, settings: Forecast(8_192, 160 * MIB, 2_900, 590 * MIB),
+    )
+    settings = EngineSettings(plan=PlanSettings())
+    async with desk(settings=settings, options=options) as (app, engine, pilot, _):
+        before = len(commands(engine, LoadModel))
+        await pilot.press("f9", "k", "x", "x", "c", "e")
+        await wait_for_text(pilot, RELOADED)
+        for row in ("* q8_0", "* 8,192", "* 256", "* 1"):
+            assert row in text_of(app)
+        assert "F8 loads the model again (it took 5.2 s)" in text_of(app)
+        assert len(commands(engine, LoadModel)) == before
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: len(commands(engine, LoadModel)) > before, "the reload")
+        command = commands(engine, LoadModel)[-1]
+        assert isinstance(command, LoadModel)
+        loaded = command.settings
+        assert (loaded.kv_format, loaded.max_context) == (KvFormat.Q8_0, 8_192)
+        assert (loaded.chunk, loaded.plan and loaded.plan.expert_cache) == (256, 1)
+        wanted = {"kv_format": "q8_0", "max_context": 8_192, "prefill": 256, "expert_cache": 1}
+        await wait_until(pilot, lambda: kept == wanted, "they were kept")
+
+
+async def test_what_would_not_load_says_why() -> None:
+    options = AppOptions(foresee=lambda _path, _settings: Forecast(trouble="412 MiB short."))
+    async with desk(options=options) as (_, _, pilot, _):
+        await pilot.press("f9", "x")
+        await wait_for_text(pilot, "It would not load: 412 MiB short.")
+
+
+async def test_esc_forgets_what_waits_for_a_reload() -> None:
+    async with desk() as (app, engine, pilot, _):
+        before = len(commands(engine, LoadModel))
+        await pilot.press("f9", "k", "escape")
+        await wait_until(pilot, lambda: "With a reload" not in text_of(app), "closed")
+        assert "F8" not in text_of(app)
+        await pilot.press("f9")
+        await wait_for_text(pilot, "f16")
+        assert len(commands(engine, LoadModel)) == before
+
+
+@pytest.mark.usefixtures("quick")
+async def test_the_reserve_can_be_typed() -> None:
+    async with desk() as (_, engine, pilot, _):
+        await pilot.press("f9", "r", *"1024", "enter")
+        await wait_for_text(pilot, "Reserve 590 → 1,024 MiB")
+        await wait_until(pilot, lambda: commands(engine, SetReserve), "the change")
+        assert commands(engine, SetReserve) == [SetReserve(1024 * MIB)]
+
+
+async def test_typing_something_else_is_refused_in_words() -> None:
+    async with desk() as (_, engine, pilot, _):
+        await pilot.press("f9", "r", "enter")
+        await wait_for_text(pilot, "whole number of MiB")
+        assert not commands(engine, PreviewReserve)
+
+
+async def test_live_keys_work_in_the_settings_too() -> None:
+    async with desk() as (_, engine, pilot, _):
+        await pilot.press("f9", "f3")
+        await wait_for_text(pilot, "head alias       on")
+        await pilot.press("f6")
+        await wait_for_text(pilot, "monitor          narrow")
+        await pilot.press("f7")
+        await wait_for_text(pilot, "thinking         shown")
+        await pilot.press("t")
+        await wait_for_text(pilot, "theme            strata-light")
+
+
+async def test_the_look_is_kept() -> None:
+    kept: dict[str, object] = {}
+    async with desk(options=AppOptions(remember=kept.__setitem__)) as (_, _, pilot, _):
+        await pilot.press("f6", "f7", "f9", "t")
+        wanted = {"monitor": "narrow", "thinking": "shown", "theme": "strata-light"}
+        await wait_until(pilot, lambda: kept == wanted, f"kept: {kept}")
+
+
+async def test_what_cannot_be_kept_is_said_and_the_app_goes_on() -> None:
+    def refuse(key: str, value: object) -> None:
+        raise StrataDeskError(f"{key} = {value} could not be written.")
+
+    async with desk(options=AppOptions(remember=refuse)) as (app, _, pilot, _):
+        await pilot.press("f6")
+        await wait_for_text(pilot, "Not kept for the next start")
+        assert app.is_running
+
+
+async def test_settings_given_for_this_run_are_marked() -> None:
+    options = AppOptions(fixed=frozenset({"kv_format"}))
+    async with desk(options=options) as (_, _, pilot, _):
+        await pilot.press("f9")
+        await wait_for_text(pilot, "given for this run")
+
+
+async def test_a_lost_gpu_keeps_the_answer_and_f8_loads_again() -> None:
+    async with desk() as (app, engine, pilot, _):
+        await pilot.press("h", "i", "enter")
+        await wait_until(pilot, lambda: engine.requests, "the request")
+        request = engine.requests[-1].request_id
+        engine.say(
+            *card.prompt(card_time(), request),
+            script.said(request, "Half an ans"),
+            DeviceLost(card_time(), "The card stopped answering."),
+        )
+        await wait_for_text(pilot, "GPU LOST")
+        assert "Half an ans" in text_of(app)
+        assert "tok/s" not in "".join(text_of(app).split("Video memory")[0].split("│")[-20:])
+        assert not app.chat_screen.chat.busy
+        await pilot.press("a", "enter")
+        await wait_for_text(pilot, "F8 loads the model again.")
+        assert len(engine.requests) == 1
+        before = len(commands(engine, LoadModel))
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: len(commands(engine, LoadModel)) > before, "the reload")
+        engine.say(*card.loaded(card_time()))
+        await wait_until(pilot, lambda: "GPU LOST" not in text_of(app), "it is back")

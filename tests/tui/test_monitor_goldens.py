@@ -1,0 +1,120 @@
+"""A monitor that shows the right figures in the wrong place is seen only by looking at it.
+
+Each state is a screenshot, read in review, beside what must stand in it in words. All states are
+kept at 120x36 in dark; three of them at every size, and three in each theme.
+"""
+
+import pytest
+
+from stratadesk.tui.app import StrataDeskApp
+from stratadesk.tui.widgets.prompt_input import PromptInput
+from tests.tui import svg_goldens
+from tests.tui.card_scenes import SCENES
+from tests.tui.looking import text_of
+from tests.tui.scripted_engine import ScriptedEngine, make_app
+
+USUAL = (120, 36)
+SMALL, LARGE = (80, 24), (160, 50)
+CHOSEN = ("head-out", "decoding", "zero-wddm")
+
+WORDS = {
+    "ready": ("● READY", "READY ▸ prompt", "in · 333 MiB", "Video memory", "unexplained     9"),
+    "head-out": (
+        "READING PROMPT",
+        "5/8",
+        "ready ▸ PROMPT",
+        "OUT · 333 MiB",
+        "alias · chunk 2,048",
+        "2,048 tok/s",
+    ),
+    "loan": ("loan · chunk 2,048", "2,426", "190", "in · 333 MiB", "4 chunks 4.0 s"),
+    "returning": ("RETURNING", "ready ▸ prompt ▸ RETURN", "RETURNING · 333 MiB"),
+    "decoding": (
+        "WRITING",
+        "DECODE",
+        "21.9 tok/s",
+        "now  84%  answer  83%",
+        "link 1.2 GB/s",
+        "pinned 7,800 · pageable 2,440",
+        "190 lent, 190 refilled",
+    ),
+    "low": ("! LOW", "412 MiB free by DXGI", "chrome.exe +412 MiB", "F5 gives 64 MiB back"),
+    "zero-wddm": (
+        "!!! EMPTY",
+        "No free video memory: 0 MiB free by DXGI, reserve 590 MiB.",
+        "Windows is moving parts of it to RAM",
+        "chrome.exe +412 MiB",
+        "F5 gives 64 MiB back (−41 expert slots); F4 lowers the reserve.",
+        "This goes away by itself after 5 s above the reserve.",
+        "free EMPTY     0",
+    ),
+    "gpu-lost": ("GPU LOST", "CUDA error 719", "F8 loads the model again", "F8 reload"),
+    "no-gpu": ("● READY", "Memory", "StrataDesk", "KV cache"),
+}
+
+
+async def look(
+    scene: str, size: tuple[int, int], now: float, theme: str, *keys: str
+) -> tuple[StrataDeskApp, str, str]:
+    """Play a scene; return the app, the screen's text, and its picture."""
+    app = make_app(ScriptedEngine(lambda _command: ()))
+    async with app.run_test(size=size) as pilot:
+        app.theme = theme
+        app.screen.query_one(PromptInput).cursor_blink = False
+        await app.chat_screen.apply(SCENES[scene](now))
+        await pilot.press(*keys)
+        await pilot.pause()
+        await pilot.pause()
+        return app, text_of(app), app.export_screenshot(title=f"StrataDesk {scene}")
+
+
+def check(request: pytest.FixtureRequest, name: str, picture: str) -> None:
+    svg_goldens.compare(name, picture, update=request.config.getoption("--update-goldens"))
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_each_state(scene: str, still: float, request: pytest.FixtureRequest) -> None:
+    _, text, picture = await look(scene, USUAL, still, "strata-dark")
+    for words in WORDS[scene]:
+        assert words in text, f"{words!r} is not on screen:\n{text}"
+    check(request, f"{scene}-120x36", picture)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "160x50"])
+@pytest.mark.parametrize("scene", CHOSEN)
+async def test_each_size(
+    scene: str, size: tuple[int, int], still: float, request: pytest.FixtureRequest
+) -> None:
+    _, text, picture = await look(scene, size, still, "strata-dark")
+    assert WORDS[scene][0] in text
+    assert "Video memory" in text
+    assert "F4/F5 reserve 590" in text
+    check(request, f"{scene}-{size[0]}x{size[1]}", picture)
+
+
+@pytest.mark.parametrize("theme", ["strata-light", "strata-contrast", "no-colour"])
+@pytest.mark.parametrize("scene", CHOSEN)
+async def test_each_theme(
+    scene: str,
+    theme: str,
+    still: float,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if theme == "no-colour":
+        monkeypatch.setenv("NO_COLOR", "1")
+    used = "strata-dark" if theme == "no-colour" else theme
+    _, text, picture = await look(scene, USUAL, still, used)
+    for words in WORDS[scene]:
+        assert words in text
+    check(request, f"{scene}-{theme}", picture)
+
+
+async def test_a_change_of_the_reserve_is_announced(
+    still: float, request: pytest.FixtureRequest
+) -> None:
+    _, text, picture = await look("ready", USUAL, still, "strata-dark", "f9", "k", "f4")
+    assert "Reserve 590 → 526 MiB" in text
+    assert "Esc takes it back" in text
+    assert "* q8_0" in text
+    check(request, "settings-preview-120x36", picture)
