@@ -25,6 +25,8 @@ FAMILIES = {
     "qwen4exp",
 }
 CHUNKS = (1, 7, 64)
+# The prompts that are also read cut up: the chat, and the longest, random ids.
+CUT_UP = (2, 3)
 # How many greedy positions, of all models together, may be left undecided by their margin.
 MOST_UNDECIDED = 0.02
 
@@ -58,7 +60,7 @@ def test_logits_are_exact_and_do_not_depend_on_chunks(golden: Golden) -> None:
         tokens = golden.tokens(prompt)
         whole = compute_logits(model, tokens, len(tokens))
         assert golden.largest_difference(prompt, whole) <= golden.tolerance
-        for chunk in CHUNKS:
+        for chunk in CHUNKS if prompt in CUT_UP else ():
             assert np.array_equal(compute_logits(model, tokens, chunk), whole)
 
 

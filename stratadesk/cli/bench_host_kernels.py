@@ -1,7 +1,6 @@
 """`bench host-kernels`: how fast each tensor format is computed on this machine's CPU."""
 
 import argparse
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +54,8 @@ def bench_host_kernels(arguments: argparse.Namespace) -> int:
     copied = copy_speed(arguments.seconds)
     speeds = format_speeds(names, arguments.seconds)
     if arguments.json:
+        import json
+
         print(json.dumps(_as_json(threads, copied, speeds), indent=2))
         return ExitCode.OK
     for line in _table(threads, copied, speeds):
