@@ -59,20 +59,12 @@ OPERATIONS = (
 
 EVERYTHING = frozenset(
     {
-        *(
-            "load?",
-            "load",
-            "memory fails?",
-            "prompt begins",
-            "prompt goes on",
-            "chunk",
-            "prompt ends",
-            "short read",
-        ),
+        *("load?", "load", "memory fails?", "memory fails", "recover", "head lost"),
+        *("prompt begins", "prompt goes on", "chunk", "prompt ends", "short read"),
         *("decode begins", "token", "window", "decode ends"),
-        *("cancel in prompt", "cancel in decoding", "memory fails", "recover"),
-        *("kernel in prompt", "kernel in decoding", "copy"),
-        *("kernel failed in prompt", "kernel failed in decoding", "copy failed", "head lost"),
+        *("cancel in prompt", "cancel in decoding", "copy", "copy failed"),
+        *("kernel in prompt", "kernel failed in prompt"),
+        *("kernel in decoding", "kernel failed in decoding"),
         *("resize", "resize waits", "map refused", "grown", "shrunk", "alias", "other programs"),
     }
 )
