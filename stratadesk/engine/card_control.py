@@ -16,11 +16,13 @@ from stratadesk.engine.vram.cache_report import CacheReporter
 from stratadesk.engine.vram.capacity_rule import CapacityRule
 from stratadesk.engine.vram.give_back import keep_reserve
 from stratadesk.engine.vram.live_reader import simulated_reader
+from stratadesk.engine.vram.phase_table import VramState
 from stratadesk.engine.vram.plan_settings import HeadAlias
 from stratadesk.engine.vram.probe import Probe, VramProbe
 from stratadesk.engine.vram.readings import MemoryReading
 from stratadesk.engine.vram.states import MemoryState, MemoryStatus
 from stratadesk.engine.vram.wording import banner
+from stratadesk.errors import StrataDeskError
 from stratadesk.units import GIB, MIB
 
 if TYPE_CHECKING:
@@ -85,7 +87,8 @@ class CardControl:
         status = self._probe.take_if_due()
         if status is not None:
             self._tell_memory(status)
-            self._act(status)
+            if self._model.memory.machine.state is not VramState.FAILED:
+                self._act(status)
         if self._tell_cache():
             self._tell_settings()
 
@@ -99,17 +102,31 @@ class CardControl:
         reason = MORE_FREE if advice > 0 else _reason(status)
         self._told(self._model.resize_by(advice, urgent=urgent), reason)
 
+    def _require_certain(self) -> None:
+        machine = self._model.memory.machine
+        if machine.state is VramState.FAILED:
+            raise StrataDeskError(
+                f"The card's memory cannot be shared out anew: {machine.why}",
+                "Load the model again.",
+            )
+
     def _reachable(self, end: int) -> int:
         resize, _ = self._model.memory.machine.preview(end)
         return resize.reached
 
     def set_reserve(self, reserve: int) -> None:
-        """Keep `reserve` bytes free from the next safe point on, and tell what was reached."""
+        """Keep `reserve` bytes free from the next safe point on, and tell what was reached.
+
+        Raises:
+            StrataDeskError: what the card's memory holds is not certain.
+        """
+        self._require_certain()
         self._probe_reserve(reserve)
         self._told(self._model.set_reserve(reserve), "")
 
     def preview_reserve(self, reserve: int) -> None:
-        """Tell what keeping `reserve` bytes free would do."""
+        """Tell what keeping `reserve` bytes free would do; raises as `set_reserve`."""
+        self._require_certain()
         memory, card = self._model.memory, self._model.memory.card
         resize, waits = memory.machine.preview(memory.arena.end + card.free - reserve)
         self._emit(

@@ -161,3 +161,16 @@ def test_without_a_card_the_wish_is_refused_in_words(engine: Engine, data_dir: P
     load(engine, data_dir, EngineSettings(max_context=512))
     engine.send(SetReserve(MIB))
     assert "no card" in until(engine, Failure)[1].sentence
+
+
+def test_a_reserve_after_a_lost_head_is_refused_and_the_engine_lives(
+    engine: Engine, data_dir: Path
+) -> None:
+    model = load(engine, data_dir, settings())
+    model.memory.machine.fail("the head is lost")
+    model.memory.card.others += 300 * 1024
+    engine.send(SetReserve(MIB + 256 * 1024))
+    assert "the head is lost" in until(engine, Failure)[1].sentence
+    until(engine, VramSample)
+    engine.send(LoadModel(data_dir / "models" / MODEL, settings()))
+    until(engine, ModelLoaded)
