@@ -11,6 +11,16 @@ from stratadesk.errors import GgufError, UnsupportedModelError
 # Turns of a pair over the original context at which YaRN begins and ends to interpolate.
 YARN_FAST_TURNS, YARN_SLOW_TURNS = 32.0, 1.0
 
+# What files may also say about scaling, and the values of each that are computed here.
+_USUAL = {
+    "rope.scale_linear": (1.0, 0.0),
+    "rope.scaling.attn_factor": (1.0,),
+    "rope.scaling.yarn_attn_factor": (1.0,),
+    "rope.scaling.yarn_ext_factor": (1.0,),
+    "rope.scaling.yarn_beta_fast": (YARN_FAST_TURNS,),
+    "rope.scaling.yarn_beta_slow": (YARN_SLOW_TURNS,),
+}
+
 
 def rope_frequencies(
     header: Hyperparameters, head_size: int
@@ -28,8 +38,8 @@ def rope_frequencies(
             "values and they rotate in pairs."
         )
     base = header.real("rope.freq_base", default=10000.0)
-    if not (math.isfinite(base) and base > 0):
-        raise GgufError(f"{header.key('rope.freq_base')} is {base}, not a positive number.")
+    if not (math.isfinite(base) and base > 1):
+        raise GgufError(f"{header.key('rope.freq_base')} is {base}, not a number above 1.")
     pairs = np.arange(rotated // 2)
     frequencies = np.power(base, -2.0 * pairs / rotated)
     frequencies, magnitude = _scaled(header, frequencies, rotated, base)
@@ -40,6 +50,7 @@ def rope_frequencies(
 def _scaled(
     header: Hyperparameters, frequencies: npt.NDArray[np.float64], rotated: int, base: float
 ) -> tuple[npt.NDArray[np.float64], float]:
+    _refuse_unusual(header)
     kind = header.text("rope.scaling.type", default="none")
     if kind == "none":
         return frequencies, 1.0
@@ -60,6 +71,15 @@ def yarn_logarithm(header: Hyperparameters) -> float:
     if header.text("rope.scaling.type", default="none") != "yarn":
         return 0.0
     return math.log(_factor(header))
+
+
+def _refuse_unusual(header: Hyperparameters) -> None:
+    for name, usual in _USUAL.items():
+        value = header.real(name, default=usual[0])
+        if value not in usual:
+            raise UnsupportedModelError(
+                f"{header.key(name)} is {value}; this version computes RoPE with {usual[0]} alone."
+            )
 
 
 def _factor(header: Hyperparameters) -> float:

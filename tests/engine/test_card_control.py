@@ -33,7 +33,8 @@ from stratadesk.units import MIB
 T = TypeVar("T")
 
 BLOCK = 64 * 1024
-PATIENCE_S = 20.0
+# The first model loaded on a machine compiles kernels, which takes a busy one minutes.
+PATIENCE_S = 240.0
 MODEL = "qwen3moe-iq4_xs.gguf"
 
 

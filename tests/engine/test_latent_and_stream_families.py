@@ -5,6 +5,7 @@ themselves.
 """
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from stratadesk.engine.architectures.latent_attention import (
 from stratadesk.engine.architectures.ngram_embedding import NgramEmbedding, ngram_hash
 from stratadesk.engine.architectures.qwen4exp import Qwen4Exp
 from stratadesk.engine.architectures.tensors import TensorTable
+from stratadesk.engine.rope import rope_frequencies
 from stratadesk.errors import GgufError, UnsupportedModelError
 from stratadesk.kernels.router_spec import RouterScore
 from tests.engine.test_families import header, table
@@ -111,6 +113,32 @@ def test_the_first_files_of_glm_flash_are_known_by_their_size(
     model = Deepseek2.__new__(Deepseek2)
     model.vocab_size = vocabulary
     assert model._usual_score(numbers) is score
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rope.scale_linear", 4.0),
+        ("rope.scaling.attn_factor", 0.9),
+        ("rope.scaling.yarn_attn_factor", 0.5),
+        ("rope.scaling.yarn_ext_factor", 0.0),
+        ("rope.scaling.yarn_beta_fast", 16.0),
+        ("rope.scaling.yarn_beta_slow", 2.0),
+    ],
+)
+def test_scaling_of_other_kinds_is_refused(name: str, value: float) -> None:
+    with pytest.raises(UnsupportedModelError, match=re.escape(f"test.{name} is {value}; this")):
+        rope_frequencies(header(**{name: value}), 64)
+    for usual in (1.0, 32.0):
+        if name.endswith("fast") == (usual == 32.0):
+            rope_frequencies(header(**{name: usual}), 64)
+
+
+def test_a_base_that_turns_nothing_is_an_error() -> None:
+    """Its logarithm, by which YaRN divides, is zero."""
+    yarn = {"rope__scaling__type": "yarn", "rope__scaling__original_context_length": 64}
+    with pytest.raises(GgufError, match=r"freq_base is 1\.0, not a number above 1"):
+        rope_frequencies(header(**yarn, rope__freq_base=1.0), 64)
 
 
 NGRAMS = {
