@@ -25,7 +25,7 @@ CHECKS = (
     ("ruff", "format", "--check", "."),
     ("mypy",),
     ("lint-imports",),
-    ("pytest",),
+    ("pytest", "-n", "auto", "--maxprocesses", "4", "--dist", "worksteal"),
 )
 
 
@@ -125,7 +125,7 @@ def test(*arguments: str) -> int:
     failed, utf8 = [], {**os.environ, "PYTHONUTF8": "1"}
     for check in CHECKS:
         print(f"\n== {' '.join(check)}", flush=True)
-        extra = arguments if check == ("pytest",) else ()
+        extra = arguments if check[0] == "pytest" else ()
         if subprocess.call([tool(check[0]), *check[1:], *extra], cwd=ROOT, env=utf8):
             failed.append(" ".join(check))
     print(f"\nFailed: {', '.join(failed)}" if failed else "\nAll checks passed.")

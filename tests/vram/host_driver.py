@@ -295,8 +295,6 @@ class Driver:
 
     def _resize(self) -> None:
         bench, state = self.bench, self.bench.machine.state
-        if state is VramState.FAILED:
-            return
         before, most = bench.arena.end, bench.arena.capacity
         bench.card.refuse_after = self.random.choice((None, None, None, 0, 3))
         least = bench.plan.geometry.rows_start - BLOCK

@@ -268,7 +268,7 @@ QUESTION = 9
 STOP_TEXT = "#"
 FOLLOW_UP = 5
 """Tokens that a follow-up adds."""
-LONGEST = {TINY: len(POSITIONS), DELTA_NET: 5}
+LONGEST = {TINY: 20, DELTA_NET: 5}
 """Tokens of the longest answers; what comes before them is the question."""
 
 
