@@ -60,16 +60,27 @@ def half_to_float(half: int) -> np.float32:
     return value
 
 
-@njit
-def word_at(data: np.ndarray, index: int) -> np.uint32:
-    """Read the little-endian uint16 at byte `index` of a uint8 array as uint32."""
-    return np.uint32(np.uint32(data[index]) | (np.uint32(data[index + 1]) << np.uint32(8)))
+def _word(bits: int) -> Any:
+    """The typing of a read of `bits` bits from a byte of a uint8 array, as uint32."""
+
+    def typed(typingctx: Any, data: Any, index: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, args[0])
+            place = builder.gep(array.data, [args[1]])
+            loaded = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()))
+            loaded.align = 1
+            return loaded if bits == 32 else builder.zext(loaded, ir.IntType(32))
+
+        return types.uint32(data, types.int64), codegen
+
+    return typed
 
 
-@njit
-def word32_at(data: np.ndarray, index: int) -> np.uint32:
-    """Read the little-endian uint32 at byte `index` of a uint8 array."""
-    return np.uint32(word_at(data, index) | (word_at(data, index + 2) << np.uint32(16)))
+word_at = intrinsic(_word(16))
+"""Read the little-endian uint16 at byte `index` of a uint8 array as uint32."""
+
+word32_at = intrinsic(_word(32))
+"""Read the little-endian uint32 at byte `index` of a uint8 array."""
 
 
 @njit
