@@ -7,7 +7,6 @@ classes (`engine/commands.py`, `engine/vram/plan_settings.py`); the other two ha
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from stratadesk.errors import UsageError
@@ -15,6 +14,8 @@ from stratadesk.settings import ENGINE_FLAGS, MAX_TOKENS, SAMPLING_FLAGS, Flag
 from stratadesk.vram_flags import VRAM_FLAGS
 
 ENVIRONMENT_PREFIX = "STRATADESK_"
+LIKE = 0.6
+"""How like another name must be, from 0 to 1, to be what was meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +143,15 @@ def nearest_key(key: str) -> str:
     >>> nearest_key("sampling.temprature"), nearest_key("topk"), nearest_key("zzz")
     ('sampling.temperature', 'sampling.top_k', '')
     """
+    from difflib import SequenceMatcher
+
+    def likeness(name: str) -> float:
+        written = {key, key.rpartition(".")[2]}
+        return max(SequenceMatcher(None, part, name).ratio() for part in written)
+
     names = _names()
-    near = get_close_matches(key, names, n=1) or get_close_matches(key.rpartition(".")[2], names, 1)
-    return names[near[0]] if near else ""
+    nearest = max(names, key=likeness)
+    return names[nearest] if likeness(nearest) >= LIKE else ""
 
 
 def _names() -> dict[str, str]:

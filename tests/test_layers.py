@@ -19,6 +19,8 @@ LIGHT_MODULES = (
     "stratadesk.logs",
     "stratadesk.paths",
     "stratadesk.settings",
+    "stratadesk.settings_file",
+    "stratadesk.settings_order",
     "stratadesk.units",
 )
 INSTANT = (["--version"], ["--help"], ["run", "--help"], ["logits", "--help"])

@@ -1,9 +1,6 @@
 """`bench tui`: what the screen costs while an answer is written."""
 
 import argparse
-import json
-import os
-import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def bench_tui(arguments: argparse.Namespace) -> int:
     """Measure, print a table or JSON, and return the exit code."""
+    import json
+
     start_logging()
     figures = screen_figures(arguments.tokens, arguments.speed)
     if "model" in arguments:
@@ -123,6 +122,9 @@ def as_table(figures: dict[str, float]) -> str:
 
 def machine() -> dict[str, object]:
     """Say where this was measured, and how busy it was."""
+    import os
+    import platform
+
     return {
         "cores": os.cpu_count(),
         "system": platform.platform(),

@@ -5,17 +5,19 @@ import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.kept_settings import IGNORED, with_kept
-from stratadesk.cli.output_guard import output_into
+from stratadesk.cli.output_guard import Printed, output_into
 from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
 from stratadesk.paths import folders
 
 if TYPE_CHECKING:
+    from textual._types import MessageTarget
+
     from stratadesk.engine.commands import EngineSettings, SamplingSettings
     from stratadesk.engine.events import Failure
     from stratadesk.engine.loop import Engine
@@ -40,6 +42,8 @@ def start_chat(arguments: argparse.Namespace) -> int:
     try:
         with output_into(folders().log / "output.log"):
             app = build_app(engine, decisions, settings, sampling)
+            printed = Printed()
+            app.begin_capture_print(cast("MessageTarget", printed))
             app.run()
     finally:
         engine.stop()

@@ -2,11 +2,14 @@
 
 import argparse
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from stratadesk.cli.terminal import print_error
-from stratadesk.settings_file import Problem
-from stratadesk.settings_order import Decisions, Source, decide
 from stratadesk.settings_schema import SECTIONS
+
+if TYPE_CHECKING:
+    from stratadesk.settings_file import Problem
+    from stratadesk.settings_order import Decisions
 
 FIELDS = "kept_fields"
 SECTION_NAMES = tuple(section.name for section in SECTIONS)
@@ -15,7 +18,7 @@ IGNORED = "It is ignored until it is mended."
 
 def with_kept(
     arguments: argparse.Namespace, sections: Collection[str] = SECTION_NAMES
-) -> tuple[argparse.Namespace, Decisions]:
+) -> tuple[argparse.Namespace, "Decisions"]:
     """Return the arguments with the settings of `sections` filled in, and all decisions.
 
     Problems in the files are told on standard error, one line each; keys that are only unknown
@@ -24,6 +27,8 @@ def with_kept(
     Raises:
         UsageError: an environment variable has a value that is not allowed.
     """
+    from stratadesk.settings_order import Source, decide
+
     written = vars(arguments)
     decisions = decide(written)
     kept = {
@@ -44,7 +49,7 @@ def kept_fields(arguments: argparse.Namespace) -> frozenset[str]:
     return fields
 
 
-def tell_problems(problems: Iterable[Problem]) -> None:
+def tell_problems(problems: Iterable["Problem"]) -> None:
     """Say on standard error what is wrong in a settings file and that it does not hold."""
     import logging
 

@@ -2,7 +2,8 @@
 
 Compiled code writes to the file descriptors, past any Python stream. So the descriptors
 themselves are pointed at the file, and Textual alone gets a duplicate of the terminal, as
-`sys.__stdout__` and `sys.__stderr__`, the streams its drivers draw on.
+`sys.__stdout__` and `sys.__stderr__`, the streams its drivers draw on. What Python code prints
+under the app, Textual would drop: `Printed` hands it on.
 """
 
 import os
@@ -10,6 +11,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from textual.message import Message
 
 STDOUT, STDERR = 1, 2
 STREAMS = ("__stdout__", "__stderr__")
@@ -30,8 +35,27 @@ def output_into(path: Path) -> Iterator[None]:
         try:
             yield
         finally:
+            _flush_native_code()
             vars(sys).update(streams)
             _point_outputs(saved)
+
+
+class Printed:
+    """Takes an app's `Print` messages and writes their text to standard output."""
+
+    def post_message(self, message: "Message") -> bool:
+        """Write the text of a message at once, on the thread that printed it."""
+        text = getattr(message, "text", "")
+        os.write(STDOUT, str(text).encode("utf-8", errors="replace"))
+        return True
+
+
+def _flush_native_code() -> None:
+    """Have the C library write what it buffers for standard output: later it has the terminal."""
+    import ctypes
+
+    library = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
+    library.fflush(None)
 
 
 @contextmanager

@@ -48,26 +48,29 @@ class PlainPage:
             self._asking = prompt
         try:
             return self._answer_to(prompt)
+        except (EOFError, KeyboardInterrupt):
+            self._echo("")
+            raise
         finally:
             with self._lock:
                 self._asking = ""
                 self._at_start = True
 
-    def end(self) -> None:
-        """Let what comes next start on a line of its own."""
-        with self._lock:
-            self._end_line()
-
     def _answer_to(self, prompt: str) -> str:
+        """Read a line; one that no terminal echoes is written to the page."""
         if sys.stdin.isatty():
             return input(prompt)
-        self._write(prompt)
+        with self._lock:
+            self._write(prompt)
         text = sys.stdin.readline()
         if not text:
-            self._write("\n")
             raise EOFError
-        self._write(f"{safe_line(text)}\n")
+        self._echo(text)
         return text.rstrip("\r\n")
+
+    def _echo(self, text: str) -> None:
+        with self._lock:
+            self._write(f"{safe_line(text)}\n")
 
     def _end_line(self) -> None:
         self._speaker = ""

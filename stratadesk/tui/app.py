@@ -78,7 +78,7 @@ class StrataDeskApp(App[None]):
         self._model = model
         self._discover = discover
         self._keeper = Keeper(options.remember, self.set_timer)
-        self._start_theme = options.look.theme
+        self._start_theme = self._known_theme = options.look.theme
         self._control = LiveControl(
             settings, self._tell, self._keep, self._say, self.set_timer, self._show_change
         )
@@ -112,7 +112,7 @@ class StrataDeskApp(App[None]):
         for theme in THEMES:
             self.register_theme(theme)
         known = self._start_theme in self.available_themes
-        self.theme = self._start_theme if known else DARK.name
+        self.theme = self._known_theme = self._start_theme if known else DARK.name
         self.theme_changed_signal.subscribe(self, self._theme_changed)
         on_termination(lambda: self.exit(return_code=ExitCode.INTERRUPTED))
         await self.push_screen(self._chat_screen)
@@ -256,8 +256,11 @@ class StrataDeskApp(App[None]):
         self.theme = following_theme(self.theme)
 
     def _theme_changed(self, theme: Theme) -> None:
-        self._keep("theme", theme.name)
-        self._show_settings()
+        # The theme that the app starts with is announced as well.
+        if theme.name != self._known_theme:
+            self._known_theme = theme.name
+            self._keep("theme", theme.name)
+            self._show_settings()
 
     def _say(self, words: str) -> None:
         self.notify(words, markup=False)

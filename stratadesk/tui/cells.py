@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+LEAST = 1e-9
+"""A whole that is shorter has no parts to speak of."""
 VISIBLE = 0.25
 """A part of at least this many cells gets one of its own."""
 
@@ -33,6 +35,6 @@ def span_cells(start: float, end: float, whole: float, width: int) -> tuple[int,
     >>> span_cells(0.0, 1.0, 4.0, 40), span_cells(1.0, 1.001, 4.0, 40)
     ((0, 10), (10, 11))
     """
-    scale = width / whole if whole > 0 else 0.0
+    scale = width / whole if whole > LEAST else 0.0
     first = min(max(round(start * scale), 0), max(width - 1, 0))
     return first, min(max(round(end * scale), first + 1), width)

@@ -98,11 +98,13 @@ class LiveControl:
             if choice.read(self.settings) != choice.read(self.loaded):
                 self._keep(choice.field, kept_value(choice, self.settings))
         self.loaded = self.settings
+        self._changed()
         return self.settings
 
     def give_up(self) -> bool:
         """Forget what was chosen and waits for a reload; return whether there was anything."""
         waited, self.settings = self.waits_for_reload, self.loaded
+        self._changed()
         return waited
 
     def follow(self, state: MonitorState, batch: tuple[Event, ...]) -> None:

@@ -113,5 +113,5 @@ def _look_rows(look: dict[str, str], fixed: frozenset[str]) -> tuple[SettingRow,
 
 
 def _note(note: str, field: str, fixed: frozenset[str]) -> str:
-    given = "given for this run by a flag or the environment" if field in fixed else ""
+    given = "given for this run (flag or environment)" if field in fixed else ""
     return given or note

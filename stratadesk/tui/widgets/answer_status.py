@@ -1,7 +1,5 @@
 """The one line under an answer: what is being waited for, and afterwards what it took."""
 
-import time
-
 from textual.content import Content
 from textual.timer import Timer
 
@@ -12,6 +10,7 @@ from stratadesk.engine.events import (
     RequestFinished,
     RequestStarted,
 )
+from stratadesk.tui import moment
 from stratadesk.tui.figures import bar, clock, duration, fit, plural, rate
 from stratadesk.tui.widgets.drawing import MUTED, TRACK, Drawing, lines
 from stratadesk.tui.widgets.speed_figures import reading_rate, seconds_left
@@ -32,7 +31,7 @@ class AnswerStatus(Drawing):
 
     def __init__(self) -> None:
         super().__init__()
-        self._asked_at = time.monotonic()
+        self._asked_at = moment.now()
         self._moment: Moment = None
         self._stopping = False
         self._ticks: Timer | None = None
@@ -60,7 +59,7 @@ class AnswerStatus(Drawing):
 
     def picture(self, width: int) -> Content:
         """Draw the stage."""
-        waited = time.monotonic() - self._asked_at
+        waited = moment.now() - self._asked_at
         match self._moment:
             case RequestFinished() as finished:
                 return finished_row(finished, width)

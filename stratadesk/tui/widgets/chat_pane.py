@@ -21,6 +21,7 @@ from stratadesk.engine.events import (
     RequestStarted,
     TextDelta,
 )
+from stratadesk.exit_codes import ExitCode
 from stratadesk.keys import find_key
 from stratadesk.tui.conversation import Conversation
 from stratadesk.tui.messages import TellEngine
@@ -124,7 +125,7 @@ class ChatPane(Vertical):
             case EngineStopped():
                 await self._engine_stopped()
             case DeviceLost():
-                await self._device_lost()
+                await self._device_lost(event)
             case (
                 RequestStarted()
                 | PromptProgress()
@@ -225,12 +226,14 @@ class ChatPane(Vertical):
         for warning in event.warnings:
             await self.transcript.add(Notice(warning))
 
-    async def _device_lost(self) -> None:
-        """Keep what was said: it is no answer, but it cost time and can be read."""
-        if self._exchange is not None:
-            exchange = self._exchange
-            await exchange.answer.close()
-            self._close_exchange(exchange, exchange.answer.text, exchange.answer.reasoning)
+    async def _device_lost(self, event: DeviceLost) -> None:
+        """Keep what was said, and say in its place why there is no more."""
+        if self._exchange is None:
+            return
+        exchange, again = self._exchange, f"{find_key('reload').caption} loads the model again."
+        code = ExitCode.NO_GPU
+        await exchange.answer.fail(Failure(exchange.request_id, "GPU lost", event.why, again, code))
+        self._close_exchange(exchange, exchange.answer.text, exchange.answer.reasoning)
 
     async def _engine_stopped(self) -> None:
         if self._exchange is not None:

@@ -51,6 +51,8 @@ class Drawing(Widget):
 
 def row(label: str, figure: Content, width: int) -> Content:
     """Put a muted `label` and a `figure` at the two ends of `width` cells; the label gives way."""
+    if figure.cell_length > width:
+        return Content(clip(figure.plain, width))
     label = clip(label, max(width - figure.cell_length - 1, 0))
     gap = " " * max(width - cell_len(label) - figure.cell_length, 0)
     return Content.assemble((label, MUTED), gap, figure)

@@ -42,14 +42,14 @@ class Part:
 
 
 class MonitorPane(Vertical):
-    """A column that draws one snapshot of the engine; parts without room are left out whole."""
+    """A column that draws one snapshot of the engine; `parts` without room are left out whole."""
 
     def __init__(self) -> None:
         super().__init__()
         self._state = MonitorState()
         self._fitted: tuple[object, ...] = ()
         self._low = False
-        self._parts = (
+        self.parts = (
             Part(PhaseBanner(), 0),
             Part(SpeedFigures(), 1, leads=True),
             Part(ReadingPlan(), 8, on_card=True),
@@ -69,7 +69,7 @@ class MonitorPane(Vertical):
 
     def compose(self) -> ComposeResult:
         """Make the parts in the order in which people ask."""
-        for part in self._parts:
+        for part in self.parts:
             part.section.set_class(part.leads, "-leads")
             yield part.section
 
@@ -87,7 +87,7 @@ class MonitorPane(Vertical):
         if not self.display:
             return
         self._fit()
-        for part in self._parts:
+        for part in self.parts:
             part.section.show(state)
 
     def take_form(self, form: MonitorForm, *, low: bool) -> None:
@@ -100,7 +100,7 @@ class MonitorPane(Vertical):
 
     def _tick(self) -> None:
         if self.display:
-            for part in self._parts:
+            for part in self.parts:
                 if part.section.ages:
                     part.section.redraw()
 
@@ -111,13 +111,13 @@ class MonitorPane(Vertical):
             return
         self._fitted = key
         shown = fitting(self._wanted(), self.size.height)
-        for part in self._parts:
+        for part in self.parts:
             part.section.display = part in shown
 
     def _wanted(self) -> list[tuple[Part, int]]:
         """Each part that is of use now, with the rows that it takes."""
         found = []
-        for part in self._parts:
+        for part in self.parts:
             if part.on_card in (None, self._state.has_card):
                 section = part.section
                 width = max(self.size.width - section.gutter.width, 1)

@@ -14,14 +14,17 @@ WHY_ROWS = 2
 
 
 class ReadingPlan(Section):
-    """Layout and chunk in use, or those of the last prompt, dimmed."""
+    """Layout and chunk in use, or those of the last prompt, dimmed; what the next one goes by."""
 
-    watches = ("phase", "planned")
+    watches = ("phase", "planned", "settings")
 
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw one row."""
-        live = state.phase is Phase.PROMPT
-        return row("Layout", figure(_words(state.planned, width - 7), live=live), width)
+        label, live = "Layout", state.phase is Phase.PROMPT
+        if state.settings is not None and state.settings.alias_waits:
+            label = f"Layout · next prompt {state.settings.alias_next}"
+        words = _words(state.planned, width - len(label) - 1)
+        return row(label, figure(words, live=live), width)
 
 
 class PlanReason(Section):

@@ -1,0 +1,141 @@
+"""Guards against settings described in two places that drift apart.
+
+A default in a table that is not the one the program uses, a key or variable that two settings
+share, a flag whose help the settings file words differently.
+"""
+
+import os
+from dataclasses import fields
+
+import pytest
+
+from stratadesk.cli.card_inputs import plan_settings
+from stratadesk.cli.parser import build_parser
+from stratadesk.engine.commands import EngineSettings, SamplingSettings
+from stratadesk.engine.vram.plan_settings import PlanSettings
+from stratadesk.errors import UsageError
+from stratadesk.settings_schema import (
+    INTERFACE_FLAGS,
+    MODEL_FLAGS,
+    SECTIONS,
+    InterfaceSettings,
+    ModelSettings,
+    Section,
+    Setting,
+    all_settings,
+    find_setting,
+    nearest_key,
+)
+from stratadesk.settings_values import default_of, from_environment, from_file, from_text
+from stratadesk.tui.layout import MonitorChoice
+
+SETTINGS = tuple(all_settings())
+OTHER_VARIABLES = {"STRATADESK_HOME", "STRATADESK_DEBUG", "STRATADESK_GOLDEN"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings"), [(INTERFACE_FLAGS, InterfaceSettings), (MODEL_FLAGS, ModelSettings)]
+)
+def test_a_class_and_its_table_agree(flags: tuple[object, ...], settings: type) -> None:
+    section = Section("any", "", flags)  # type: ignore[arg-type]
+    described = {each.flag.field: default_of(each.flag) for each in section.settings}
+    assert described == {field.name: field.default for field in fields(settings)}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "extra"),
+    [("engine", EngineSettings, set()), ("sampling", SamplingSettings, {"max_tokens"})],
+)
+def test_the_engines_classes_have_the_fields_of_their_sections(
+    name: str, settings: type, extra: set[str]
+) -> None:
+    (section,) = [section for section in SECTIONS if section.name == name]
+    known = {field.name for field in fields(settings)} | extra
+    assert {flag.field for flag in section.flags} <= known
+
+
+def test_the_memory_section_says_what_a_plan_does_without_flags() -> None:
+    (section,) = [section for section in SECTIONS if section.name == "memory"]
+    given = {flag.field: flag.default for flag in section.flags}
+    arguments = build_parser().parse_args(["plan", "-m", "x"])
+    vars(arguments).update(given)
+    assert plan_settings(arguments) == PlanSettings()
+
+
+def test_keys_fields_and_variables_are_unique() -> None:
+    for names in (
+        [setting.key for setting in SETTINGS],
+        [setting.flag.field for setting in SETTINGS],
+        [setting.variable for setting in SETTINGS],
+    ):
+        assert len(set(names)) == len(names)
+    assert not OTHER_VARIABLES & {setting.variable for setting in SETTINGS}
+
+
+def test_help_says_what_the_settings_file_says(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["--help"])
+    shown = "".join(capsys.readouterr().out.split())
+    for setting in SETTINGS:
+        if setting.flag.names:
+            assert "".join(setting.flag.help.split()) in shown, setting.key
+
+
+def test_the_monitors_choices_are_those_of_the_screen() -> None:
+    assert find_setting("monitor").flag.choices == tuple(MonitorChoice)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
+def test_defaults_are_allowed_in_files(setting: Setting) -> None:
+    default = setting.flag.default
+    if default is not None:
+        assert from_file(setting.flag, default) == default
+    assert find_setting(setting.key) == find_setting(setting.flag.field) == setting
+
+
+def test_unknown_keys_are_answered_with_the_nearest() -> None:
+    assert nearest_key("temp") == "sampling.temperature"
+    assert nearest_key("ctx-size") == "engine.max_context"
+    assert nearest_key("sampling.vram_reserve") == "memory.vram_reserve_mib"
+    with pytest.raises(UsageError, match=r"'topk'\. The nearest is sampling\.top_k"):
+        find_setting("topk")
+    with pytest.raises(UsageError, match="config show"):
+        find_setting("quite another thing")
+
+
+@pytest.mark.parametrize(
+    ("key", "raw"),
+    [
+        ("top_k", "5"),
+        ("top_k", 1.5),
+        ("top_k", True),
+        ("top_p", "0.5"),
+        ("top_p", float("nan")),
+        ("mtp", "true"),
+        ("mtp", 1),
+        ("theme", 1),
+        ("monitor", "huge"),
+        ("prefill", "all"),
+        ("folders", [1]),
+        ("kv_format", "q4_0"),
+    ],
+)
+def test_values_of_another_kind_are_refused(key: str, raw: object) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        from_file(find_setting(key).flag, raw)
+
+
+def test_switches_are_written_as_people_write_them() -> None:
+    flag = find_setting("plain").flag
+    assert [from_text(flag, text) for text in ("on", "TRUE", "1")] == [True] * 3
+    assert [from_text(flag, text) for text in ("off", "False", "0")] == [False] * 3
+    with pytest.raises(ValueError, match="true or false"):
+        from_text(flag, "maybe")
+
+
+def test_variables_are_read_like_flags() -> None:
+    folders = f"/one{os.pathsep}{os.pathsep} /two "
+    environment = {"STRATADESK_MODELS": folders, "STRATADESK_STOP": "END", "STRATADESK_TOP_K": " "}
+    assert from_environment(find_setting("folders"), environment) == ("/one", "/two")
+    assert from_environment(find_setting("stop"), environment) == ("END",)
+    assert from_environment(find_setting("top_k"), environment) is None
