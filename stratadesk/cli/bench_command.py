@@ -8,20 +8,24 @@ EXAMPLES = """\
 examples:
   stratadesk bench tui                 redraws, CPU share and key latency at 200 tokens/s
   stratadesk bench tui -m MODEL        also what the screen costs a model's decoding
-  stratadesk bench tui --json
+  stratadesk bench host-kernels        weights/s of every tensor format on the CPU
+  stratadesk bench host-kernels --format Q4_K --json
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let `parser` take what there is to measure."""
-    from stratadesk.cli import bench_tui
+    from stratadesk.cli import bench_host_kernels, bench_tui
 
     subjects = parser.add_subparsers(dest="subject", metavar="SUBJECT", required=True)
     bench_tui.add_arguments(subjects.add_parser("tui", help="what the screen costs"))
+    kernels = subjects.add_parser("host-kernels", help=bench_host_kernels.PURPOSE)
+    bench_host_kernels.add_arguments(kernels)
 
 
 def bench(arguments: argparse.Namespace) -> int:
     """Run the measurement named and return the exit code."""
-    from stratadesk.cli import bench_tui
+    from stratadesk.cli import bench_host_kernels, bench_tui
 
-    return {"tui": bench_tui.bench_tui}[arguments.subject](arguments)
+    run = {"tui": bench_tui.bench_tui, "host-kernels": bench_host_kernels.bench_host_kernels}
+    return run[arguments.subject](arguments)

@@ -108,7 +108,10 @@ def _rates(speed: "Speed") -> dict[str, dict[str, float]]:
 def _table(threads: int, copied: "Speed", speeds: Iterable["Speed"]) -> Iterator[str]:
     from stratadesk.kernels.host.speed import COLUMNS, ROWS
 
-    yield f"{ROWS} x {COLUMNS} weights times one vector, sums in float32; the fastest run counts."
+    yield (
+        f"{ROWS} x {COLUMNS} weights times one vector, again and again: what fits stays in the "
+        "CPU's cache. Sums are float32; the fastest run counts."
+    )
     yield (
         f"Copying memory: {copied.n_bytes / copied.one_thread / _GIGA:.1f} GB/s on 1 thread, "
         f"{copied.n_bytes / copied.all_threads / _GIGA:.1f} GB/s on all {threads}."

@@ -8,7 +8,8 @@ import numba
 import numpy as np
 import pytest
 
-from stratadesk.cli.bench_host_kernels import add_arguments, bench_host_kernels
+from stratadesk.cli import main
+from stratadesk.cli.bench_host_kernels import _names, add_arguments, bench_host_kernels
 from stratadesk.errors import UsageError
 from stratadesk.kernels.host import speed
 from stratadesk.kernels.host.formats import FORMATS
@@ -124,6 +125,22 @@ def test_the_table_has_a_line_for_each_format(capsys: pytest.CaptureFixture[str]
     assert float(one_bytes) == pytest.approx(float(one) * 34 / 32, abs=0.02)
     assert float(every_bytes) == pytest.approx(float(every) * 34 / 32, abs=0.02)
     assert float(gain) == pytest.approx(float(every) / float(one), rel=0.05)
+
+
+@pytest.mark.usefixtures("small_copy")
+def test_the_command_line_knows_the_measurement(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["bench", "host-kernels", "--format", "F16", "--seconds", "0.01", "--json"]
+    assert main(words) == 0
+    assert list(json.loads(capsys.readouterr().out)["formats"]) == ["F16"]
+    assert main([*words, "--format", "Q4_X"]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert "'Q4_X' is not a format" in printed.err
+
+
+def test_all_formats_are_measured_unless_some_are_named() -> None:
+    assert tuple(_names([])) == tuple(FORMATS)
+    assert _names(["Q6_K", "F32"]) == ["Q6_K", "F32"]
 
 
 def test_an_unknown_format_is_one_sentence_with_the_known_ones() -> None:
