@@ -12,7 +12,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from demo_tui import ANSWER, THINKING, Search
 from textual.pilot import Pilot
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +23,7 @@ from stratadesk.tui.app import StrataDeskApp  # noqa: E402
 from stratadesk.tui.widgets.attachments import AttachmentBar  # noqa: E402
 from stratadesk.tui.widgets.prompt_input import PromptInput  # noqa: E402
 from tests.tui import scripted_engine as script  # noqa: E402
+from tools.demo_tui import ANSWER, THINKING, Search  # noqa: E402
 
 QUESTION = "Summarise the log below and tell me what failed first."
 LOG = "\n".join(f"[{n:5}] cc -O2 -c kernels_{n % 97}.c -o kernels_{n % 97}.o" for n in range(9000))

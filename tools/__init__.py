@@ -1,0 +1,1 @@
+"""Generators and measurement scripts that are not shipped."""

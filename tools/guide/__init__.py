@@ -1,0 +1,1 @@
+"""How the bundled guide model is made; see README.md beside this."""
