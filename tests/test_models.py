@@ -76,6 +76,32 @@ def test_unsupported_architecture_is_listed_and_marked(tmp_path: Path) -> None:
     assert "qwen3moe" in model.why_not
 
 
+def test_a_file_cut_short_is_listed_and_marked(tmp_path: Path) -> None:
+    whole = small_model().build()
+    (tmp_path / "cut.gguf").write_bytes(whole[: len(whole) - 40])
+    (model,) = search(tmp_path).models
+    assert not model.supported
+    assert "is truncated" in (model.why_not or "")
+    assert "Download it again" in (model.why_not or "")
+
+
+@pytest.mark.parametrize(("type_id", "name"), [(34, "TQ1_0"), (99, "unknown type 99")])
+def test_a_tensor_type_that_is_not_computed_is_marked(
+    tmp_path: Path, type_id: int, name: str
+) -> None:
+    write(tmp_path, "m.gguf", small_model().tensor("blk.0.x", (256,), type_id, bytes(54)))
+    (model,) = search(tmp_path).models
+    assert not model.supported
+    assert name in (model.why_not or "")
+
+
+def test_a_damaged_table_is_marked_and_ends_no_search(tmp_path: Path) -> None:
+    write(tmp_path, "a.gguf", small_model().tensor("blk.0.x", (8,), offset=7))
+    write(tmp_path, "b.gguf")
+    found = {model.name: model.supported for model in search(tmp_path).models}
+    assert found == {"a": False, "b": True}
+
+
 def test_split_set_is_listed_once_with_its_total_size(tmp_path: Path) -> None:
     paths = write_set(tmp_path, "Big", 3)
     (model,) = search(tmp_path).models
@@ -353,8 +379,10 @@ def test_working_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert folders(known_stores({}, tmp_path, windows=False), "Hugging Face")
 
 
-def test_vocabularies_are_not_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "m.gguf")
+def test_vocabularies_of_unknown_families_are_not_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "m.gguf", small_model("llama"))
 
     def refuse(*_: object) -> None:
         raise AssertionError("the search walked through a vocabulary")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.kept_settings import IGNORED, with_kept
+from stratadesk.cli.model_argument import model_path
 from stratadesk.cli.output_guard import Printed, output_into
-from stratadesk.errors import UsageError
+from stratadesk.errors import StrataDeskError, UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
 from stratadesk.paths import folders
@@ -35,13 +36,15 @@ def start_chat(arguments: argparse.Namespace) -> int:
         return chat_in_lines(arguments, decisions)
     require_terminal()
     settings, sampling = engine_settings(arguments), sampling_settings(arguments)
+    model = chosen_model(decisions)
+    check_named(model, decisions)
     start_logging()
     from stratadesk.engine.loop import Engine
 
     engine = Engine()
     try:
         with output_into(folders().log / "output.log"):
-            app = build_app(engine, decisions, settings, sampling)
+            app = build_app(engine, decisions, model, settings, sampling)
             printed = Printed()
             app.begin_capture_print(cast("MessageTarget", printed))
             app.run()
@@ -55,6 +58,7 @@ def start_chat(arguments: argparse.Namespace) -> int:
 def build_app(
     engine: "Engine",
     decisions: "Decisions",
+    model: Path | None,
     settings: "EngineSettings",
     sampling: "SamplingSettings",
 ) -> "StrataDeskApp":
@@ -69,7 +73,7 @@ def build_app(
         engine.events.put(problem)
     return StrataDeskApp(
         engine=engine,
-        model=chosen_model(decisions),
+        model=model,
         max_tokens=max_tokens(decisions),
         settings=settings,
         sampling=sampling,
@@ -84,9 +88,40 @@ def build_app(
 
 
 def chosen_model(decisions: "Decisions") -> Path | None:
-    """Return the model that a flag or the settings name, None when the user is to choose."""
-    name = decisions.models.model
-    return Path(name).expanduser() if name else None
+    """Return the model that a flag or the settings name, None when the user is to choose.
+
+    One that only the settings name and that is gone is left to the chat, which says so and
+    offers others.
+
+    Raises what `model_path` raises for a flag.
+    """
+    from stratadesk.settings_order import Source
+
+    name, folders = decisions.models.model, decisions.models.folders
+    if name is None:
+        return None
+    try:
+        return model_path(name, folders)
+    except StrataDeskError:
+        if decisions.of("models.model").winner.source is Source.FLAG:
+            raise
+        return Path(name).expanduser()
+
+
+def check_named(model: Path | None, decisions: "Decisions") -> None:
+    """Raise what keeps the model that a flag names from running, before a screen is drawn.
+
+    Reads the header only. Raises `ModelError`.
+    """
+    from stratadesk.settings_order import Source
+
+    if model is None or decisions.of("models.model").winner.source is not Source.FLAG:
+        return
+    from stratadesk.engine.gguf_file import GgufFile
+    from stratadesk.engine.inspection import check_supported
+
+    with GgufFile.open(model) as gguf:
+        check_supported(gguf)
 
 
 def max_tokens(decisions: "Decisions") -> int:

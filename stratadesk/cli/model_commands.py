@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stratadesk.cli.card_inputs import simulated_card
 from stratadesk.cli.inputs import chosen, device, drafts, read_text, token_ids, token_ids_from
+from stratadesk.cli.model_argument import model_path
 from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
@@ -28,10 +29,11 @@ def logits(arguments: argparse.Namespace) -> int:
     if not output.absolute().parent.is_dir():
         raise UsageError(f"The folder {output.absolute().parent} does not exist.", "Create it.")
     settings = logits_settings(arguments, len(tokens))
+    model = model_path(arguments.model)
     start_logging()
     from stratadesk.engine.logits import write_logits
 
-    write_logits(Path(arguments.model), tokens, output, settings)
+    write_logits(model, tokens, output, settings)
     return ExitCode.OK
 
 
@@ -54,12 +56,13 @@ def logits_settings(arguments: argparse.Namespace, tokens: int) -> "EngineSettin
 
 def tokenize(arguments: argparse.Namespace) -> int:
     """Print the token ids of a text as a JSON list."""
+    model = model_path(arguments.model)
     text = read_text(arguments.text)
     start_logging()
     from stratadesk.engine.gguf_file import GgufFile
     from stratadesk.engine.tokenizer import Tokenizer
 
-    with GgufFile.open(Path(arguments.model)) as gguf:
+    with GgufFile.open(model) as gguf:
         tokenizer = Tokenizer.from_gguf(gguf)
         ids = tokenizer.encode(text, parse_special=not arguments.no_parse_special)
     print(ids)
@@ -70,10 +73,11 @@ def inspect(arguments: argparse.Namespace) -> int:
     """Print what a model file holds, as a table or as JSON."""
     import json
 
+    model = model_path(arguments.model)
     start_logging()
     from stratadesk.engine.inspection import inspect_model
 
-    inspection = inspect_model(Path(arguments.model))
+    inspection = inspect_model(model)
     if arguments.json:
         print(json.dumps(inspection.as_json(), ensure_ascii=False, indent=2))
     else:

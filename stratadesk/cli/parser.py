@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from stratadesk.cli import bench_command, config_command, demo_command
+from stratadesk.cli import bench_command, config_command, demo_command, models_command
 from stratadesk.errors import UsageError
 from stratadesk.settings import ENGINE_FLAGS, LOGITS_FLAGS, MAX_TOKENS, SAMPLING_FLAGS, Flag, Value
 from stratadesk.settings_schema import INTERFACE_FLAGS, MODEL
@@ -121,7 +121,7 @@ def build_parser() -> Parser:
     _add_group(parser, "interface", INTERFACE_FLAGS)
     for add in (_add_run, _add_logits, _add_tokenize, _add_inspect, _add_plan, _add_paths):
         add(commands)
-    for command in (demo_command, config_command, bench_command):
+    for command in (models_command, demo_command, config_command, bench_command):
         about = _add_command(commands, command.NAME, command.PURPOSE, command.EXAMPLES)
         command.add_arguments(about)
     return parser

@@ -2,11 +2,11 @@
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stratadesk.cli.inputs import engine_settings, read_text, sampling_settings, token_ids
 from stratadesk.cli.kept_settings import with_kept
+from stratadesk.cli.model_argument import model_path
 from stratadesk.errors import UsageError
 from stratadesk.logs import start_logging
 
@@ -21,6 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments, _ = with_kept(arguments, ("engine", "sampling", "memory"))
     request = build_request(arguments)
     settings = engine_settings(arguments)
+    model = model_path(arguments.model)
     start_logging()
     from stratadesk.cli.one_answer import OneAnswer
     from stratadesk.cli.views import JsonView, TextView
@@ -28,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     from stratadesk.engine.loop import Engine
 
     view = JsonView() if arguments.json else TextView()
-    load = LoadModel(Path(arguments.model), settings)
+    load = LoadModel(model, settings)
     return OneAnswer(Engine(), view).execute(load, request)
 
 

@@ -9,6 +9,9 @@ from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.inspection_table import render_table
 from stratadesk.engine.tensor_formats import HOST_FORMATS
 from stratadesk.engine.tensor_groups import GROUPS, TensorGroups
+from stratadesk.errors import UnsupportedModelError
+
+OTHER_MODEL = "Choose another model or quantization; stratadesk models lists those found here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,20 @@ def why_unsupported(gguf: GgufFile) -> str | None:
     """Return one sentence naming the first thing this version cannot run, or None."""
     reasons = (_architecture_problem, _format_problem, _tokenizer_problem)
     return next((why for reason in reasons if (why := reason(gguf))), None)
+
+
+def check_supported(gguf: GgufFile) -> None:
+    """Raise UnsupportedModelError, naming the first thing that this version cannot run."""
+    reason = why_unsupported(gguf)
+    if reason is not None:
+        raise UnsupportedModelError(reason, OTHER_MODEL)
+
+
+def check_computable(gguf: GgufFile) -> None:
+    """As `check_supported`, without regard to the tokenizer: enough for work on sizes."""
+    reason = _architecture_problem(gguf) or _format_problem(gguf)
+    if reason is not None:
+        raise UnsupportedModelError(reason, OTHER_MODEL)
 
 
 def _inspect(gguf: GgufFile) -> Inspection:

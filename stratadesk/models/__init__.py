@@ -14,7 +14,7 @@ def find_models(
     home: Path | None = None,
     folders: Sequence[str] = (),
 ) -> Discovery:
-    """Search all known stores; nothing is written and only the starts of files are read.
+    """Search all known stores; nothing is written and only headers are read.
 
     `folders` are searched besides those that STRATADESK_MODELS names. `env` and `home` default
     to this process's environment and the user's home folder. Never raises for what it finds:

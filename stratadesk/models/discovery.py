@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stratadesk.engine.architectures import SUPPORTED
+from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.gguf_mapping import system_path
 from stratadesk.engine.gguf_peek import Peek, peek
-from stratadesk.engine.inspection import unsupported_architecture
+from stratadesk.engine.inspection import unsupported_architecture, why_unsupported
 from stratadesk.errors import StrataDeskError
 from stratadesk.models.candidates import Candidate, candidates
 from stratadesk.models.found import Discovery, FoundModel, SkippedFile
@@ -38,7 +39,7 @@ class _Collection:
         self.models: list[FoundModel] = []
         self.skipped: list[SkippedFile] = []
         self._by_file: dict[tuple[int, int] | str, Path] = {}
-        self._by_size: defaultdict[int, list[FoundModel]] = defaultdict(list)
+        self._by_size: defaultdict[int, list[Path]] = defaultdict(list)
 
     def skip(self, skipped: SkippedFile) -> None:
         """Note a file or folder that is not offered, once."""
@@ -75,27 +76,42 @@ class _Collection:
         reason = _side_file(facts, candidate)
         if reason:
             return reason
-        model = _model(candidate, store, facts)
-        for other in self._by_size[model.total_bytes]:
-            if _sample(other.path) == _sample(first):
-                return f"a copy of {other.path}"
-        self._by_size[model.total_bytes].append(model)
-        self.models.append(model)
+        total = sum(os.stat(system_path(file)).st_size for file in candidate.files)
+        for other in self._by_size[total]:
+            if _sample(other) == _sample(first):
+                return f"a copy of {other}"
+        self._by_size[total].append(first)
+        self.models.append(_model(candidate, store, facts, total))
         return None
 
 
-def _model(candidate: Candidate, store: str, facts: Peek) -> FoundModel:
-    supported = facts.architecture in SUPPORTED
+def _model(candidate: Candidate, store: str, facts: Peek, total_bytes: int) -> FoundModel:
+    why_not = _why_not(candidate.files[0], facts)
     return FoundModel(
         path=candidate.files[0],
         store=store,
         name=candidate.name,
         architecture=facts.architecture,
-        total_bytes=sum(os.stat(system_path(file)).st_size for file in candidate.files),
+        total_bytes=total_bytes,
         shards=len(candidate.files),
-        supported=supported,
-        why_not=None if supported else unsupported_architecture(facts.architecture),
+        supported=why_not is None,
+        why_not=why_not,
     )
+
+
+def _why_not(first: Path, facts: Peek) -> str | None:
+    """Return why a model cannot run: by its family alone, else by its whole header.
+
+    The header tells types and places of all tensors, so that a file cut short is seen without
+    reading their data.
+    """
+    if facts.architecture not in SUPPORTED:
+        return unsupported_architecture(facts.architecture)
+    try:
+        with GgufFile.open(first) as gguf:
+            return why_unsupported(gguf)
+    except StrataDeskError as error:
+        return str(error)
 
 
 def _side_file(facts: Peek, candidate: Candidate) -> str | None:

@@ -9,8 +9,9 @@ class FoundModel:
     """A model on disk, split or not.
 
     `path` is its first file, `store` the name of the place, `total_bytes` the size of all its
-    `shards` files. `why_not` is one sentence when `supported` is false. Only the start of the
-    file has been read: whether all tensors can be computed shows when it is loaded.
+    `shards` files. `why_not` says what is wrong and what to do when `supported` is false: an
+    unknown family, tensor type or tokenizer, or a file that is cut short or damaged. Only headers
+    have been read: damage within tensor data shows when the model is loaded or answers.
     """
 
     path: Path

@@ -1,0 +1,98 @@
+"""What `-m` may be: a file, a folder, or the name of a model found on this machine."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stratadesk.errors import GgufError, UsageError
+
+if TYPE_CHECKING:
+    from stratadesk.models import Discovery, FoundModel
+
+LISTS = "stratadesk models lists what was found."
+
+
+def model_path(written: str, folders: Sequence[str] | None = None) -> Path:
+    """Return where the model is that was named by path, file name or name.
+
+    What exists under this path is taken as it is. Otherwise the stores are searched, `folders`
+    (by default those of the settings) among them.
+
+    Raises:
+        UsageError: nothing is named, or several models have the name.
+        GgufError: there is neither such a file nor a model of this name.
+    """
+    if not written.strip():
+        raise UsageError(
+            "-m names no model: the text after it is empty.",
+            "Give a GGUF file, its folder, or a name that stratadesk models lists.",
+        )
+    path = Path(written).expanduser()
+    if _exists(path):
+        return path
+    from stratadesk.models import find_models
+    from stratadesk.models.naming import named
+
+    found = find_models(folders=_kept_folders() if folders is None else folders)
+    fitting = named(found.models, written)
+    if len(fitting) > 1:
+        raise _ambiguous(written, fitting)
+    if not fitting:
+        raise _unknown(written, path, found)
+    return fitting[0].path
+
+
+def _exists(path: Path) -> bool:
+    from stratadesk.engine.gguf_mapping import system_path
+
+    try:
+        return os.path.lexists(system_path(path))
+    except ValueError:
+        return False
+
+
+def _kept_folders() -> tuple[str, ...]:
+    from stratadesk.settings_order import decide
+
+    return decide({}).models.folders
+
+
+def _ambiguous(written: str, fitting: Sequence["FoundModel"]) -> UsageError:
+    names = [model.name for model in fitting]
+    if len(set(names)) < len(names):
+        names = [str(model.path) for model in fitting]
+    return UsageError(
+        f"{_quoted(written)} is the name of {len(names)} models or begins theirs: "
+        f"{_listed(names)}.",
+        "Write more of the name, or the path that stratadesk models shows.",
+    )
+
+
+def _unknown(written: str, path: Path, found: "Discovery") -> GgufError:
+    from stratadesk.models.naming import nearest
+
+    skipped = next((file for file in found.skipped if file.path.name == written), None)
+    if skipped is not None:
+        reason = skipped.reason.rstrip(".")
+        return GgufError(f"{skipped.path} is not usable: {reason}.", LISTS)
+    near = nearest(found.models, Path(written).name)
+    sentence = (
+        f"There is no file {_quoted(str(path))}, and none of the {len(found.models)} models found "
+        "where LM Studio, Hugging Face, Ollama, llama.cpp and Jan keep theirs has that name."
+    )
+    if near:
+        return GgufError(sentence, f"The nearest: {_listed(near)}; {LISTS}")
+    return GgufError(sentence, f"Check the path; {LISTS} STRATADESK_MODELS names more folders.")
+
+
+def _listed(names: Sequence[str], shown: int = 6) -> str:
+    words = ", ".join(map(_quoted, names[:shown]))
+    more = len(names) - shown
+    return f"{words} and {more} more" if more > 0 else words
+
+
+def _quoted(text: str) -> str:
+    from stratadesk.engine.gguf_cursor import quote
+
+    return quote(text, limit=1000)
