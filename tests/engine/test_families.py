@@ -16,12 +16,12 @@ from stratadesk.engine.architectures import SUPPORTED, family
 from stratadesk.engine.architectures.attention import Attention, AttentionForm, HeadNorm
 from stratadesk.engine.architectures.draft import DraftHead
 from stratadesk.engine.architectures.glm4moe import Glm4Moe
-from stratadesk.engine.architectures.gpt_oss import is_windowed
 from stratadesk.engine.architectures.qwen3next import GroupedDeltaNet
 from stratadesk.engine.architectures.routers import expert_counts, gated_router, softmax_router
 from stratadesk.engine.architectures.tensors import TensorTable
 from stratadesk.engine.gguf_metadata import MetadataGetters
 from stratadesk.engine.hyperparameters import Hyperparameters
+from stratadesk.engine.windows import is_windowed, window_of
 from stratadesk.errors import GgufError, UnsupportedModelError
 from stratadesk.kernels.expert_form import ExpertForm
 from stratadesk.kernels.router_spec import RouterScore
@@ -140,6 +140,9 @@ def test_attention_refuses_what_it_does_not_compute(
 def test_which_layers_have_a_window(pattern: Any, windowed: list[bool]) -> None:
     values = {} if pattern is None else {"attention__sliding_window_pattern": pattern}
     assert [is_windowed(header(**values), i) for i in range(4)] == windowed
+    told = header(attention__sliding_window=16, **values)
+    assert [window_of(told, i) for i in range(4)] == [16 * is_set for is_set in windowed]
+    assert [window_of(header(**values), i) for i in range(4)] == [0] * 4
 
 
 def test_a_window_pattern_that_is_too_short_is_an_error() -> None:

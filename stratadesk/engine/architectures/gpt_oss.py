@@ -7,12 +7,9 @@ from stratadesk.engine.architectures.residual import ResidualModel
 from stratadesk.engine.architectures.routers import expert_counts
 from stratadesk.engine.architectures.tensors import TensorTable
 from stratadesk.engine.hyperparameters import Hyperparameters
-from stratadesk.errors import GgufError
+from stratadesk.engine.windows import is_windowed
 from stratadesk.kernels.expert_form import Activation, ExpertBiases, ExpertForm
 from stratadesk.kernels.router_spec import RouterScore, RouterSpec
-
-USUAL_PERIOD = 2
-"""Without `attention.sliding_window_pattern` the last of every two layers sees everything."""
 
 
 class GptOss(ResidualModel):
@@ -43,24 +40,6 @@ class BiasedExperts(MixtureOfExperts):
             down=table.vector(f"{prefix}ffn_down_exps.bias", self.count, self.width),
         )
         return ExpertForm(Activation.CLAMPED, biases)
-
-
-def is_windowed(header: Hyperparameters, index: int) -> bool:
-    """Whether layer `index` sees only the last tokens.
-
-    `attention.sliding_window_pattern` is one bool per layer, or a period P: the last of every P
-    layers sees everything.
-    """
-    name = "attention.sliding_window_pattern"
-    if not header.is_list(name):
-        period = header.positive(name, default=USUAL_PERIOD)
-        return index % period < period - 1
-    listed = header.booleans(name)
-    if index >= len(listed):
-        raise GgufError(
-            f"{header.key(name)} has {len(listed)} entries, layer {index} is not among them."
-        )
-    return listed[index]
 
 
 MODEL = GptOss

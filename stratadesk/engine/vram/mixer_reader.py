@@ -11,6 +11,7 @@ from stratadesk.engine.vram.mixer_shapes import (
     MixerShape,
 )
 from stratadesk.engine.vram.tensor_facts import Table, columns_of, rows_of
+from stratadesk.engine.windows import window_of
 
 _NO_PROJECTIONS = ("attn_output.", "ssm_out.", "indexer.")
 
@@ -47,6 +48,7 @@ def _attention(
         gated=query == 2 * inner > 0,
         normed="attn_q_norm.weight" in norms,
         indexer=_indexer(numbers, index, tensors),
+        window=window_of(numbers, index),
     )
 
 

@@ -37,7 +37,7 @@ class AttentionShape:
     `projections` are the rows of every matrix but the output's, `inner` are its columns (heads
     times head size). `keys` and `values` are cached. `gated`: the query projection holds a gate
     too; `normed`: queries and keys are normed into tensors of their own. With an `indexer` a
-    token sees only some of those before it.
+    token sees only some of those before it, with a `window` only the last ones (0: all).
     """
 
     projections: tuple[int, ...]
@@ -47,6 +47,7 @@ class AttentionShape:
     gated: bool = False
     normed: bool = False
     indexer: IndexerShape | None = None
+    window: int = 0
 
     @property
     def cached(self) -> tuple[int, ...]:
@@ -65,7 +66,7 @@ class AttentionShape:
     def flops(self, position: float) -> float:
         """Operations beside the matrices for a token that has `position` others before it."""
         if self.indexer is None:
-            return 4.0 * self.inner * position
+            return 4.0 * self.inner * min(position, self.window or position)
         scored = 2.0 * self.indexer.heads * self.indexer.size * position / self.indexer.block
         return scored + 4.0 * self.inner * min(position, self.indexer.budget)
 

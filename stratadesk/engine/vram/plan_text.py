@@ -60,19 +60,29 @@ def _card_lines(plan: "VramPlan") -> Iterator[tuple[str, str, str]]:
     else:
         yield "others, context", _mib(machine.card - machine.free), "given by --free-mib"
     yield "dense weights", _mib(plan.parts.dense), "100 % on the card"
-    yield "KV cache", _mib(plan.parts.kv), f"{plan.context:,} tokens, {plan.settings.kv_format}"
+    yield "KV cache", _mib(plan.parts.kv), _kv_cache(plan)
     if plan.parts.state:
         yield "recurrent state", _mib(plan.parts.state), "two copies"
     yield "decode scratch", _mib(plan.parts.scratch + plan.parts.staging), _staging(plan)
     if plan.arena.fixed_buffers:
         yield "prompt buffers", _mib(plan.arena.fixed_buffers), "of their own (layout fixed)"
     yield "output head", _mib(plan.geometry.head.size), _head(plan)
-    if plan.planner.most_slots:
-        yield "expert slots", _mib(plan.host.slot), _slots(plan)
+    yield "expert slots", _mib(plan.host.slot), _slots(plan)
     unused = plan.free_bytes("ready") - reserve
     yield "reserve", _mib(reserve), "stays free in every phase"
     yield "unused", _mib(unused), "" if unused >= 0 else "the reserve is not kept"
     yield "total", _mib(machine.card), ""
+
+
+def _kv_cache(plan: "VramPlan") -> str:
+    kept = f"{plan.context:,} tokens, {plan.settings.kv_format}"
+    windows = plan.shape.windows(plan.settings.mtp)
+    if not windows:
+        return kept
+    layers = len(plan.shape.running(plan.settings.mtp))
+    return (
+        f"{kept}; {len(windows)} of {layers} layers see only the last {max(windows):,}, all is kept"
+    )
 
 
 def _staging(plan: "VramPlan") -> str:
@@ -87,6 +97,8 @@ def _head(plan: "VramPlan") -> str:
 
 
 def _slots(plan: "VramPlan") -> str:
+    if not plan.planner.most_slots:
+        return "none: the model has no experts, so there are no rows to lend"
     least, most = min(plan.arena.resident()), max(plan.arena.resident())
     share = plan.slots / plan.planner.most_slots
     each = f"{least} a layer" if least == most else f"{least} to {most} a layer"

@@ -148,6 +148,12 @@ class ModelShape:
         """The layers with routed experts, in order."""
         return (layer.feed_forward for layer in self.running(mtp) if layer.has_experts)
 
+    def windows(self, mtp: bool) -> tuple[int, ...]:
+        """How many tokens each layer with a window sees, in order."""
+        mixers = (layer.mixer for layer in self.running(mtp))
+        attending = (mixer for mixer in mixers if isinstance(mixer, AttentionShape))
+        return tuple(mixer.window for mixer in attending if mixer.window)
+
     def carried_bytes(self, mtp: bool) -> int:
         """Bytes of one copy of the two rows that a draft head keeps between chunks, float32."""
         return 2 * aligned(4 * self.width) if mtp and self.draft else 0
