@@ -59,8 +59,17 @@ class Flag:
         if self.low is None:
             return noun
         if self.high is None:
-            return f"{noun}, {self.low:g} or more"
-        return f"{noun} from {self.low:g} to {self.high:g}"
+            return f"{noun}, {_figure(self.low)} or more"
+        return f"{noun} from {_figure(self.low)} to {_figure(self.high)}"
+
+
+def _figure(number: float) -> str:
+    """Write a bound in full, without an exponent.
+
+    >>> _figure(1e7), _figure(0.01), _figure(2.0**64)
+    ('10000000', '0.01', '18446744073709551616')
+    """
+    return f"{int(number)}" if number == int(number) else f"{number:g}"
 
 
 _NOUNS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}

@@ -22,6 +22,9 @@ import fcntl
 import pty
 import termios
 
+from stratadesk.exit_codes import ExitCode
+from tests.gguf_builder import small_model
+
 CTRL_Q = b"\x11"
 ALTERNATE_SCREEN, NORMAL_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 MOUSE_OFF, CURSOR_ON = b"\x1b[?1000l", b"\x1b[?25h"
@@ -106,3 +109,15 @@ def test_a_wrong_flag_is_told_before_any_screen_is_drawn(own_home: Path) -> None
         assert session.leave() == 2
     assert ALTERNATE_SCREEN not in session.written
     assert b"stratadesk: Argument --top-p" in session.written
+
+
+def test_a_model_that_cannot_run_is_told_before_any_screen_is_drawn(own_home: Path) -> None:
+    own_home.mkdir(exist_ok=True)
+    small_model("llama").write(own_home / "llama.gguf")
+    (own_home / "bad.gguf").write_bytes(b"hello")
+    for name, said in (("llama", b"'llama' is not supported"), ("bad", b"is not a GGUF file")):
+        for words in (("-m", f"{name}.gguf"), (f"{name}.gguf",)):
+            with chat(own_home, *words) as session:
+                assert session.leave() == ExitCode.MODEL_UNUSABLE
+            assert ALTERNATE_SCREEN not in session.written
+            assert said in session.written

@@ -134,3 +134,37 @@ def test_output_is_utf8_whatever_the_locale_says(stratadesk: Program, tmp_path: 
     )
     assert done.returncode == ExitCode.OK
     assert home in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_is_full_is_a_sentence(unbuffered: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "stratadesk", "paths"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            encoding="utf-8",
+            check=False,
+        )
+    assert done.returncode == ExitCode.FAILURE
+    assert done.stderr.startswith("stratadesk: Standard output cannot be written: No space left")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes streams")
+def test_closed_streams_are_no_crash(own_home: Path) -> None:
+    def shell(words: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", "-c", f'"{sys.executable}" -m stratadesk {words}']
+        return subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+
+    done = shell("paths >&-")
+    assert (done.returncode, done.stdout) == (ExitCode.FAILURE, "")
+    assert done.stderr.startswith("stratadesk: Standard output is closed")
+    done = shell("inspect none.gguf 2>&-")
+    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.MODEL_UNUSABLE, "", "")
+    done = shell("<&-")
+    assert done.returncode == ExitCode.USAGE
+    assert "standard input is not one" in done.stderr
+    assert not (own_home / "log" / "stratadesk.log").exists()

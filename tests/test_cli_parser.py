@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from stratadesk.cli.foreign_flags import FOREIGN
+from stratadesk.cli.hints import with_model_first
 from stratadesk.cli.inputs import (
     chosen,
     engine_settings,
@@ -89,7 +91,8 @@ def test_flags_before_the_command_are_kept() -> None:
         ([*RUN, "--tokens", "1"], "--tokens: not allowed with argument -p/--prompt"),
         (["run", "-p", "hi"], "required: -m/--model"),
         (["run", "-m", "x.gguf"], "-p/--prompt --tokens is required"),
-        (["launch"], "invalid choice: 'launch'"),
+        (["launch"], "There is no command 'launch'"),
+        ([*RUN, "--tmep", "0"], "stratadesk run has no flag '--tmep'"),
     ],
 )
 def test_bad_usage_is_one_sentence(arguments: list[str], said: str) -> None:
@@ -98,6 +101,46 @@ def test_bad_usage_is_one_sentence(arguments: list[str], said: str) -> None:
     assert said in caught.value.sentence
     assert "\n" not in str(caught.value)
     assert "--help" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["runn"], "Did you mean stratadesk run?"),
+        (["config", "shw"], "Did you mean stratadesk config show?"),
+        (["why is the sky blue?"], "The commands are run, logits"),
+        ([*RUN, "--tmep", "0"], "Did you mean --temp?"),
+        (["--zzz=9"], "See stratadesk --help."),
+        (["-m", "x.gguf", "-p", "hi"], 'Did you mean stratadesk run -m MODEL -p "TEXT"?'),
+        (["-m", "x.gguf", "-ngl", "99"], "--vram-reserve-mib"),
+        ([*RUN, "--n-gpu-layers=99"], "--vram-reserve-mib"),
+        ([*RUN, "-ctk", "q8_0"], "Use --kv."),
+        ([*RUN, "-fa"], "Leave it out."),
+        (["plan", "-m", "x", "-ngl", "9"], "--vram-reserve-mib"),
+    ],
+)
+def test_what_was_meant_is_said(arguments: list[str], remedy: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(*arguments)
+    assert remedy in caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+def test_flags_of_other_programs_are_not_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse("run", "--help")
+    shown = capsys.readouterr().out.replace(",", " ").split()
+    assert {name for names, *_ in FOREIGN for name in names} & set(shown) == set()
+
+
+def test_a_model_file_may_come_first(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    commands = ("run", "models")
+    for word in ("a.gguf", "A.GGUF", str(folder)):
+        assert with_model_first([word, "-n", "3"], commands) == ["-m", word, "-n", "3"]
+    for words in ([], ["run", "x.gguf"], ["models"], ["--version"], ["nowhere/at/all"]):
+        assert with_model_first(words, commands) == words
 
 
 def test_cuda_is_refused_by_name() -> None:
@@ -150,8 +193,22 @@ def test_wrong_token_ids_are_named(written: str) -> None:
 def test_wrong_files_of_token_ids_are_named(content: str, tmp_path: Path) -> None:
     path = tmp_path / "ids.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(UsageError, match=r"ids\.json"):
+    with pytest.raises(UsageError, match=r"ids\.json") as caught:
         token_ids_from(path)
+    assert "Expecting" not in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_a_file_of_token_ids_that_is_no_text_is_told_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "ids.json"
+    path.write_bytes(b"[1,\xff]")
+    with pytest.raises(UsageError, match="not UTF-8 at byte 3"):
+        token_ids_from(path)
+
+
+def test_bounds_are_written_in_full() -> None:
+    with pytest.raises(UsageError, match="from 1 to 10000000"):
+        parse(*RUN, "--vram-mib", "0")
 
 
 def test_token_ids_are_read_from_a_file(tmp_path: Path) -> None:

@@ -291,6 +291,19 @@ class TestStandardInput:
         self.feed(monkeypatch, "é\r\n\n".encode())
         assert read_text("-") == "é\r\n\n"
 
+    def test_a_terminal_is_told_that_it_is_waited_for(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.feed(monkeypatch, b"hi")
+        assert read_text("-") == "hi"
+        assert capsys.readouterr() == ("", "")
+        self.feed(monkeypatch, b"hi")
+        monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+        assert read_text("-") == "hi"
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "Ctrl+D" in err
+
     def test_bytes_that_are_not_utf8_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.feed(monkeypatch, b"ab\xff")
         with pytest.raises(UsageError, match="byte 2 is 0xFF"):

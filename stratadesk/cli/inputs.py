@@ -12,16 +12,23 @@ from stratadesk.settings import ENGINE_FLAGS, SAMPLING_FLAGS, Flag
 if TYPE_CHECKING:
     from stratadesk.engine.commands import Device, EngineSettings, SamplingSettings
 
+GIVE_IDS = "Give a file that holds a list like [1, 2, 3]."
+TYPING = "Reading the text from the terminal; end it with Ctrl+D (on Windows Ctrl+Z and Enter)."
+
 
 def read_text(argument: str) -> str:
     """Return `argument`, or for "-" the whole of standard input, byte for byte."""
     if argument != "-":
         return _whole_characters(argument)
+    if sys.stdin.isatty():
+        print(TYPING, file=sys.stderr, flush=True)
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
+        byte = error.object[error.start]
         raise UsageError(
-            f"Standard input is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02X}."
+            f"Standard input is not UTF-8: byte {error.start} is 0x{byte:02X}.",
+            "Convert the text to UTF-8 first.",
         ) from None
 
 
@@ -29,7 +36,9 @@ def _whole_characters(argument: str) -> str:
     try:
         argument.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"The text is not UTF-8 at character {error.start}.") from None
+        raise UsageError(
+            f"The text is not UTF-8 at character {error.start}.", "Convert it to UTF-8 first."
+        ) from None
     return argument
 
 
@@ -50,11 +59,14 @@ def token_ids_from(path: Path) -> tuple[int, ...]:
     try:
         ids = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON: {error}.") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", GIVE_IDS) from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}.", GIVE_IDS) from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        place = f" from line {error.lineno} on" if isinstance(error, json.JSONDecodeError) else ""
+        raise UsageError(f"{path} is not JSON{place}.", GIVE_IDS) from None
     if not isinstance(ids, list) or not all(type(token) is int and token >= 0 for token in ids):
-        raise UsageError(f"{path} is not a JSON list of token ids.", "Write it like [1, 2, 3].")
+        raise UsageError(f"{path} is not a JSON list of token ids.", GIVE_IDS)
     return _some(ids, str(path))
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stratadesk.cli import bench_command, config_command, demo_command, models_command
+from stratadesk.cli.foreign_flags import add_foreign, add_misplaced_prompt
+from stratadesk.cli.hints import nearest_flag, no_such_command
 from stratadesk.errors import UsageError
 from stratadesk.settings import ENGINE_FLAGS, LOGITS_FLAGS, MAX_TOKENS, SAMPLING_FLAGS, Flag, Value
 from stratadesk.settings_schema import INTERFACE_FLAGS, MODEL
@@ -94,6 +96,31 @@ class Parser(argparse.ArgumentParser):
         sentence = message[:1].upper() + message[1:].rstrip(".") + "."
         raise UsageError(sentence, f"See {self.prog} --help.")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as usual, and name the flag that was probably meant by an unknown one."""
+        parsed, extras = super().parse_known_args(args, namespace)
+        if not extras:
+            return parsed, extras
+        # A command's own parser knows its flags; the parser of all commands would not.
+        unknown = next((word for word in extras if word.startswith("-")), extras[0])
+        near = nearest_flag(unknown, self._shown_flags()) if unknown.startswith("-") else ""
+        noun = "flag" if unknown.startswith("-") else "place for"
+        remedy = f"Did you mean {near}? " if near else ""
+        raise UsageError(
+            f"{self.prog} has no {noun} {unknown!r}.", f"{remedy}See {self.prog} --help."
+        )
+
+    def _shown_flags(self) -> list[str]:
+        shown = (action for action in self._actions if action.help != argparse.SUPPRESS)
+        return [name for action in shown for name in action.option_strings]
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Check a word against what is allowed; a command that does not exist gets a hint."""
+        commands = action.choices if isinstance(action, argparse._SubParsersAction) else None
+        if commands is not None and value not in commands:
+            raise no_such_command(value, commands, self.prog)
+        super()._check_value(action, value)
+
 
 def build_parser() -> Parser:
     """Build the parser of all commands."""
@@ -116,6 +143,7 @@ def build_parser() -> Parser:
         dest="command", metavar="COMMAND", title="commands", prog="stratadesk"
     )
     _add_model(parser)
+    add_misplaced_prompt(parser)
     add_flag(parser, MAX_TOKENS)
     _add_groups(parser)
     _add_group(parser, "interface", INTERFACE_FLAGS)
@@ -190,6 +218,7 @@ def _add_card(parser: Parser) -> None:
     group.add_argument(
         "--force", action="store_true", help="go on without the reserve, or with too little RAM"
     )
+    add_foreign(parser)
 
 
 def _add_model(parser: Parser, *, required: bool = False) -> None:
@@ -277,6 +306,7 @@ def _add_plan(commands: "Commands") -> None:
     )
     _add_group(parser, "the machine", MACHINE_FLAGS)
     _add_group(parser, "settings", PLAN_FLAGS)
+    add_foreign(parser)
 
 
 def _add_paths(commands: "Commands") -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from stratadesk import logs
 from stratadesk.cli import (
@@ -16,11 +16,20 @@ from stratadesk.cli import (
     run,
     versions,
 )
+from stratadesk.cli.hints import with_model_first
 from stratadesk.cli.parser import build_parser
 from stratadesk.cli.reset_terminal import reset_terminal
-from stratadesk.cli.terminal import abandon_stdout, print_error, use_utf8
+from stratadesk.cli.terminal import (
+    abandon_stdout,
+    open_closed_streams,
+    print_error,
+    refuses_output,
+    use_utf8,
+)
 from stratadesk.errors import StrataDeskError
 from stratadesk.exit_codes import ExitCode
+
+NEW_OUTPUT = "Write to a place that has room and may be written."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,10 +37,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns the exit code. An error outside the program's own family goes to the crash hook.
     """
+    closed = open_closed_streams()
     use_utf8()
     logs.install_crash_hooks()
+    if "stdout" in closed:
+        print_error("Standard output is closed: there is nowhere to print.", NEW_OUTPUT)
+        return ExitCode.FAILURE
     try:
-        code = dispatch(build_parser().parse_args(argv))
+        words = with_model_first(sys.argv[1:] if argv is None else argv, commands())
+        code = dispatch(build_parser().parse_args(words))
         sys.stdout.flush()
     except StrataDeskError as error:
         if logs.debugging():
@@ -40,6 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = error.exit_code
     except BrokenPipeError:
         abandon_stdout()
+        code = ExitCode.FAILURE
+    except OSError as error:
+        if not refuses_output(error):
+            raise
+        abandon_stdout()
+        print_error(f"Standard output cannot be written: {error.strerror}.", NEW_OUTPUT)
         code = ExitCode.FAILURE
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
@@ -52,8 +72,13 @@ def dispatch(arguments: argparse.Namespace) -> int:
         return versions.show_versions(arguments)
     if arguments.reset_terminal:
         return reset_terminal()
-    commands = {
-        None: chat.start_chat,
+    name = arguments.command
+    return chat.start_chat(arguments) if name is None else commands()[name](arguments)
+
+
+def commands() -> Mapping[str, Callable[[argparse.Namespace], int]]:
+    """Return what each command's name calls."""
+    return {
         "run": run.run,
         "logits": model_commands.logits,
         "tokenize": model_commands.tokenize,
@@ -65,4 +90,3 @@ def dispatch(arguments: argparse.Namespace) -> int:
         config_command.NAME: config_command.config,
         bench_command.NAME: bench_command.bench,
     }
-    return commands[arguments.command](arguments)

@@ -1,5 +1,6 @@
 """Writing to the terminal: UTF-8 everywhere, and nothing but text into a pipe."""
 
+import errno
 import io
 import os
 import shutil
@@ -14,6 +15,28 @@ def use_utf8() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+def open_closed_streams() -> list[str]:
+    """Put the null device where the shell closed a standard stream (`>&-`); return their names.
+
+    Otherwise the next file opened would take its number, and be written to as the stream.
+    """
+    modes = {"stdin": "r", "stdout": "w", "stderr": "w"}
+    closed = [name for name in modes if getattr(sys, name) is None]
+    for name in closed:
+        setattr(sys, name, open(os.devnull, modes[name], encoding="utf-8"))  # noqa: SIM115 - for the whole run
+    return closed
+
+
+def refuses_output(error: OSError) -> bool:
+    """Whether an error that no command has caught is standard output's: full, or not for writing.
+
+    Errors about files that are opened by name carry the name; commands catch those of writing
+    their own files.
+    """
+    full = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+    return error.filename is None and error.errno in full
 
 
 def abandon_stdout() -> None:

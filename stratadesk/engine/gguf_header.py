@@ -11,6 +11,7 @@ from stratadesk.errors import GgufError
 
 MAGIC = b"GGUF"
 OLDEST_VERSION, NEWEST_VERSION = 2, 3
+OTHER_FILE = "Choose the model's .gguf file, or download it again."
 MAX_ENTRIES = 65_536
 MAX_TENSORS = 131_072
 MAX_NAME_BYTES = 65_535
@@ -88,9 +89,15 @@ def _check_magic(cursor: Cursor) -> None:
         cursor.u32("the fixed part")
     if not start.startswith(MAGIC):
         known = (words for magic, words in _OTHER_FORMATS if start.startswith(magic))
-        seen = next(known, f"it starts with {start[:4]!r}")
-        raise GgufError(f"{cursor.label} is not a GGUF file ({seen}).")
+        seen = next(known, f"it starts with {_words(start[:4])}, not with GGUF")
+        raise GgufError(f"{cursor.label} is not a GGUF file ({seen}).", OTHER_FILE)
     cursor.position = len(MAGIC)
+
+
+def _words(start: bytes) -> str:
+    """Write a few bytes as a text where they are one, else as numbers."""
+    text = start.decode("ascii", "replace")
+    return quote(text) if text.isascii() and text.isprintable() else f"the bytes {start.hex(' ')}"
 
 
 def _check_version(version: int, label: str) -> None:

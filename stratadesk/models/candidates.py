@@ -89,6 +89,9 @@ def _is_unfinished(path: Path) -> bool:
 
 def _starts_like_gguf(path: Path) -> bool:
     try:
+        # Opening a named pipe would wait for somebody to write into it.
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return file.read(4) == b"GGUF"
     except OSError:
@@ -101,8 +104,11 @@ def _from_ollama(folder: Path) -> Iterator[Candidate | SkippedFile]:
         name = _ollama_name(manifest.relative_to(folder / "manifests"))
         try:
             digest = _model_digest(json.loads(manifest.read_bytes()))
-        except (OSError, ValueError, RecursionError) as error:
-            yield SkippedFile(manifest, f"a manifest that cannot be read: {error}")
+        except OSError as error:
+            yield SkippedFile(manifest, f"a manifest that cannot be read: {error.strerror}")
+            continue
+        except (ValueError, RecursionError):
+            yield SkippedFile(manifest, "a manifest that cannot be read: it is not JSON")
             continue
         blob = folder / "blobs" / digest.replace(":", "-")
         if not digest:

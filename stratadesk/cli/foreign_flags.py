@@ -1,0 +1,89 @@
+"""Flags people know from llama.cpp that make no sense here: each is answered with what does."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from stratadesk.errors import UsageError
+
+ON_THE_CARD = "StrataDesk itself works out what lies on the card"
+FOREIGN: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (
+        ("-ngl", "--gpu-layers", "--n-gpu-layers"),
+        ON_THE_CARD,
+        "Leave it out; --vram-reserve-mib and --expert-cache say how much of the card is taken.",
+    ),
+    (
+        ("-ncmoe", "--n-cpu-moe", "-cmoe", "--cpu-moe", "-ot", "--override-tensor"),
+        ON_THE_CARD,
+        "Leave it out; --expert-cache says how many experts lie there.",
+    ),
+    (("-b", "--batch-size"), "a prompt is read in chunks of one size", "Use --prefill."),
+    (
+        ("-ctk", "--cache-type-k", "-ctv", "--cache-type-v"),
+        "keys and values are kept in one format",
+        "Use --kv.",
+    ),
+    (
+        ("-fa", "--flash-attn"),
+        "attention is always computed without a table of all scores",
+        "Leave it out.",
+    ),
+    (("-t", "--threads"), "all cores are used", "Leave it out; NUMBA_NUM_THREADS limits them."),
+    (
+        ("--mlock", "--no-mmap"),
+        "experts are always read from the mapped file",
+        "Leave it out; --pin-gib says how much RAM is pinned.",
+    ),
+    (("-f", "--file"), "a prompt is read from standard input", "Write run -p - < FILE."),
+    (("-hf", "--hf-repo"), "nothing is downloaded", "Download the file and name it with -m."),
+    (
+        ("-cnv", "--conversation", "--jinja", "-i", "--interactive"),
+        "the chat is what stratadesk without a command opens, with the model's own template",
+        "Leave it out.",
+    ),
+)
+"""Names, why there is no such flag here, and what to do instead."""
+
+
+class Explained(argparse.Action):
+    """A flag that always ends in the sentence it was made with."""
+
+    def __init__(self, *, sentence: str, remedy: str, **options: Any) -> None:
+        super().__init__(**options | {"nargs": "?", "help": argparse.SUPPRESS})
+        self._sentence = sentence
+        self._remedy = remedy
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        """Raise the sentence."""
+        raise UsageError(self._sentence.format(flag=option_string), self._remedy)
+
+
+def add_foreign(parser: argparse.ArgumentParser) -> None:
+    """Have `parser` explain the flags of llama.cpp that it does not have."""
+    for names, reason, remedy in FOREIGN:
+        parser.add_argument(
+            *names,
+            dest=argparse.SUPPRESS,
+            action=Explained,
+            sentence=f"There is no {{flag}} here: {reason}.",
+            remedy=remedy,
+        )
+
+
+def add_misplaced_prompt(parser: argparse.ArgumentParser) -> None:
+    """Have the chat's parser say where `-p` belongs."""
+    parser.add_argument(
+        "-p",
+        "--prompt",
+        dest=argparse.SUPPRESS,
+        action=Explained,
+        sentence="The chat takes no {flag}: prompts are typed there.",
+        remedy='Did you mean stratadesk run -m MODEL -p "TEXT"?',
+    )
