@@ -1,6 +1,6 @@
 """Whose every byte of the card is, in the words, patterns and colours of the screen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stratadesk.engine.vram.ledger import Ledger
 
@@ -53,6 +53,16 @@ def card_shares(ledger: Ledger) -> tuple[Share, ...]:
         *((Share(REST, rest),) if rest else ()),
         Share(UNEXPLAINED, ledger.unexplained),
         Share(FREE, ledger.free),
+    )
+
+
+def without_padding(shares: tuple[Share, ...]) -> tuple[Share, ...]:
+    """Return the shares with the rest of blocks counted as scratch memory."""
+    padding = sum(share.n_bytes for share in shares if share.owner.key == "padding")
+    return tuple(
+        replace(share, n_bytes=share.n_bytes + padding) if share.owner.key == "scratch" else share
+        for share in shares
+        if share.owner.key != "padding"
     )
 
 

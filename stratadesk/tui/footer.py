@@ -9,9 +9,12 @@ from stratadesk.tui.widgets.key_bar import KeyItem
 def footer(
     state: MonitorState, control: LiveControl, look: dict[str, str], *, busy: bool
 ) -> tuple[KeyItem, ...]:
-    """Return the keys that are of use now; those for a card's memory only where there is one."""
+    """Return the keys that are of use now; those for a card's memory only where there is one.
+
+    The key that stops an answer comes last: nothing moves when it comes and goes.
+    """
     needs_reload = control.waits_for_reload or state.lost is not None
-    card = _card_items(state, control) if state.settings is not None else ()
+    card = _card_items(state, control) if state.settings and state.lost is None else ()
     reload = (KeyItem("reload", "app.reload", weight=7),) if needs_reload else ()
     return (
         KeyItem("help", "app.show_help", weight=4),
@@ -21,10 +24,10 @@ def footer(
         KeyItem("thinking", "screen.toggle_thinking", look["thinking"], weight=2),
         *reload,
         KeyItem("settings", "app.show_settings", weight=3),
-        KeyItem("stop", "screen.stop", weight=5, idle=not busy),
         KeyItem("new_chat", "screen.new_chat", weight=1),
         KeyItem("palette", "app.command_palette", weight=0),
         KeyItem("quit", "app.quit", weight=4),
+        KeyItem("stop", "screen.stop", weight=5, idle=not busy),
     )
 
 

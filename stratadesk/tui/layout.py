@@ -7,6 +7,8 @@ FOLD_BELOW_ROWS = 16
 WIDE_FROM_COLUMNS = 110
 BROAD_FROM_COLUMNS = 150
 TIGHT_BELOW_ROWS = 30
+ROW_CLASSES = [(0, "-low"), (TIGHT_BELOW_ROWS, "-high")]
+"""Classes that a screen gets from so many rows on."""
 
 
 class MonitorChoice(StrEnum):

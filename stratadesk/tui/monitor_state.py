@@ -78,6 +78,11 @@ class MonitorState:
         """Whether the model's memory is on a card, a simulated one included."""
         return self.status is not None
 
+    @property
+    def shows_card(self) -> bool:
+        """Whether what was told of the card is of the present: nothing is, once it is lost."""
+        return self.has_card and self.lost is None
+
 
 def advance(state: MonitorState, event: Event) -> MonitorState:
     """Return the state after `event`; events the monitor does not show change nothing."""

@@ -14,6 +14,8 @@ WORDS = {
     Phase.CANCELLING: "STOPPING",
     Phase.FAILED: "FAILED",
 }
+SHORT_WORDS = {WORDS[Phase.PROMPT]: "READING"}
+"""What stands for a word where it has no room."""
 RETURNING, RESIZING, GPU_LOST = "RETURNING", "RESIZING", "GPU LOST"
 MARKS = {Phase.READY: "●", Phase.FAILED: "✗", Phase.EMPTY: "○"}
 BUSY_MARK = "▶"
@@ -55,7 +57,8 @@ def phase_clock(state: MonitorState, now: float) -> str:
 def chunk_words(state: MonitorState) -> str:
     """Say which chunk of how many is being read; empty outside of reading."""
     prompt = state.prompt
-    if state.phase is not Phase.PROMPT or prompt is None or not prompt.chunk:
+    reading = state.phase is Phase.PROMPT and not _in(state, VramState.RETURNING)
+    if not reading or prompt is None or not prompt.chunk:
         return ""
     chunks = -(-(prompt.total - prompt.reused) // prompt.chunk)
     return f"{min(-(-prompt.read // prompt.chunk) + 1, chunks)}/{chunks}"

@@ -12,10 +12,10 @@ from stratadesk.units import mib
 
 NO_CARD = "–"
 NOTES = {
-    "set_chunk": "tokens of a prompt computed at once",
-    "set_cache": "how many experts the card holds at most",
-    "set_kv": "q8_0 takes about half the memory of f16",
-    "set_context": "tokens of the whole chat; more takes slots",
+    "set_chunk": "prompt tokens computed at once",
+    "set_cache": "most experts that the card holds",
+    "set_kv": "q8_0 takes about half of f16",
+    "set_context": "tokens; more of them cost slots",
 }
 
 
@@ -81,7 +81,7 @@ def _live_rows(
             find_key("alias").caption,
             "head alias",
             control.alias_words(state) or NO_CARD,
-            _note("prompts may take the output head's bytes", "prefill_head_alias", fixed),
+            _note("prompts may borrow its memory", "prefill_head_alias", fixed),
             idle=idle,
         ),
         SettingRow(
@@ -89,7 +89,7 @@ def _live_rows(
             "reserve",
             reserve,
             _note(
-                f"stays free on the card; {find_key('set_reserve').caption} types it",
+                f"stays free; {find_key('set_reserve').caption} types it",
                 "vram_reserve_mib",
                 fixed,
             ),
@@ -113,5 +113,5 @@ def _look_rows(look: dict[str, str], fixed: frozenset[str]) -> tuple[SettingRow,
 
 
 def _note(note: str, field: str, fixed: frozenset[str]) -> str:
-    given = "given for this run (flag or environment)" if field in fixed else ""
+    given = "given by flag or environment" if field in fixed else ""
     return given or note

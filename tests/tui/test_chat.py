@@ -7,6 +7,7 @@ from textual.events import Key
 
 from stratadesk.engine.commands import Cancel, Message
 from stratadesk.engine.events import FinishReason, Phase
+from stratadesk.tui.widgets.answer_status import ending_words
 from stratadesk.tui.widgets.answer_turn import AnswerTurn
 from stratadesk.tui.widgets.prompt_input import PromptInput
 from stratadesk.tui.widgets.transcript import Transcript
@@ -78,7 +79,7 @@ async def test_a_line_about_the_prompt_is_there_at_once_and_gets_its_figures() -
         await wait_for_text(pilot, "Reading 8,604 of 15,934 tokens")
         await wait_for_text(pilot, "READING PROMPT")
         for figure in ("412 reused", "1,000 tok/s", "7 s left", "54%"):
-            assert figure in text_of(pilot.app)
+            await wait_for_text(pilot, figure)
 
 
 async def test_a_prefix_that_broke_is_explained_in_a_follow_up_only() -> None:
@@ -229,3 +230,60 @@ async def test_text_typed_elsewhere_lands_in_the_editor() -> None:
         pilot.app.screen.set_focus(None)
         await pilot.press(*"hey")
         assert pilot.app.screen.query_one(PromptInput).text == "hey"
+
+
+async def test_a_new_chat_counts_no_tokens_of_the_old_one() -> None:
+    engine = ScriptedEngine()
+    app = make_app(engine)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await wait_for_text(pilot, "READY")
+        await pilot.press("a", "enter")
+        await wait_until(pilot, lambda: engine.requests, "a request")
+        engine.say(script.started(1), script.phase(Phase.DECODING), script.writing(1, 3))
+        await wait_for_text(pilot, "ctx   128")
+        await pilot.press("ctrl+n")
+        await wait_for_text(pilot, "ctx     0")
+        engine.say(script.finished(1, "late"), script.phase(Phase.READY))
+        await wait_for_text(pilot, "READY")
+        assert "ctx     0" in text_of(app)
+        await pilot.press("b", "enter")
+        await wait_until(pilot, lambda: len(engine.requests) == 2, "a second request")
+        engine.say(script.writing(2, 5, context=77))
+        await wait_for_text(pilot, "ctx    77")
+
+
+async def test_that_the_model_still_loads_is_not_said_longer_than_it_does() -> None:
+    engine = ScriptedEngine()
+    engine.silent = True
+    app = make_app(engine)
+    async with app.run_test(size=(100, 30), notifications=True) as pilot:
+        engine.say(script.phase(Phase.LOADING))
+        await wait_for_text(pilot, "LOADING")
+        assert "Esc" not in rows_of(app)[-1]
+        await pilot.press("a", "enter")
+        await wait_for_text(pilot, "still loading")
+        engine.say(*script.loaded())
+        await wait_for_text(pilot, "READY")
+        await wait_until(pilot, lambda: "still loading" not in text_of(app), "the remark goes")
+        assert app.screen.query_one(PromptInput).text == "a"
+
+
+async def test_stop_is_offered_while_there_is_something_to_stop_and_moves_nothing() -> None:
+    engine = ScriptedEngine()
+    app = make_app(engine)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await wait_for_text(pilot, "READY")
+        resting = rows_of(app)[-1].rstrip()
+        assert "Esc" not in resting
+        await pilot.press("a", "enter")
+        await wait_for_text(pilot, "Esc stop")
+        assert rows_of(app)[-1].startswith(resting)
+
+
+@pytest.mark.parametrize(
+    ("context", "words"), [(90, "Token limit reached"), (script.CONTEXT, "Context full")]
+)
+def test_what_cut_an_answer_off_is_named(context: int, words: str) -> None:
+    cut = script.finished(1, "so", reason=FinishReason.LENGTH, context=context)
+    assert ending_words(cut).endswith(words)
+    assert len(ending_words(cut)) < 24

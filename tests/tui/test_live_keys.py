@@ -301,13 +301,13 @@ async def test_typing_something_else_is_refused_in_words() -> None:
 async def test_live_keys_work_in_the_settings_too() -> None:
     async with desk() as (_, _, pilot, _):
         await pilot.press("f9", "f3")
-        await wait_for_text(pilot, "head alias       on")
+        await wait_for_text(pilot, "head alias      on")
         await pilot.press("f6")
-        await wait_for_text(pilot, "monitor          narrow")
+        await wait_for_text(pilot, "monitor         narrow")
         await pilot.press("f7")
-        await wait_for_text(pilot, "thinking         shown")
+        await wait_for_text(pilot, "thinking        shown")
         await pilot.press("t")
-        await wait_for_text(pilot, "theme            strata-light")
+        await wait_for_text(pilot, "theme           strata-light")
 
 
 async def test_the_look_is_kept() -> None:
@@ -332,7 +332,7 @@ async def test_settings_given_for_this_run_are_marked() -> None:
     options = AppOptions(fixed=frozenset({"kv_format"}))
     async with desk(options=options) as (_, _, pilot, _):
         await pilot.press("f9")
-        await wait_for_text(pilot, "given for this run")
+        await wait_for_text(pilot, "given by flag or environment")
 
 
 async def test_a_lost_gpu_keeps_the_answer_and_f8_loads_again() -> None:

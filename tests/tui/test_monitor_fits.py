@@ -54,10 +54,10 @@ async def test_the_folded_line_has_the_facts_in_order(still: float) -> None:
     async with app.run_test(size=(70, 20)) as pilot:
         await app.chat_screen.apply(SCENES["loan"](still))
         await pilot.pause()
-        assert "▶ READING PROMPT  5/8 · lent 190 · free 592 MiB" in text_of(app)
+        assert "▶ READING  5/8 · lent 190 · free 592 MiB" in text_of(app)
         await app.chat_screen.apply(SCENES["head-out"](still))
         await pilot.pause()
-        assert "▶ READING PROMPT  5/8 · head OUT · free 592 MiB" in text_of(app)
+        assert "▶ READING  5/8 · head OUT · free 592 MiB" in text_of(app)
         await app.chat_screen.apply(SCENES["low"](still))
         await pilot.pause()
         assert "LOW free 412 MiB" in text_of(app)
@@ -203,3 +203,39 @@ def vanishes(style: Style) -> bool:
 def test_scenes_are_made_of_engine_events(still: float) -> None:
     for events in SCENES.values():
         assert all(isinstance(event, Event) for event in events(still))
+
+
+@pytest.mark.parametrize("scene", ["low", "zero-wddm"])
+async def test_who_has_the_memory_is_told_beside_an_alarm(scene: str, still: float) -> None:
+    app = app_for()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.chat_screen.apply(SCENES[scene](still))
+        await pilot.pause()
+        text = text_of(app)
+        assert "goes away by itself after 5 s above" in " ".join(text.split())
+        for owner in ("weights", "experts", "programs", "unexplained"):
+            assert owner in text, owner
+        assert "…" not in text
+
+
+async def test_nothing_is_said_of_a_card_that_is_lost(still: float) -> None:
+    app = app_for()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await app.chat_screen.apply(SCENES["gpu-lost"](still))
+        await pilot.pause()
+        text = text_of(app)
+        assert "F8 reload" in text
+        for stale in ("Video memory", "Free, 60 s", "Slot hits", "F4/F5"):
+            assert stale not in text, stale
+
+
+async def test_settings_fit_a_small_terminal_whole(still: float) -> None:
+    app = app_for()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.chat_screen.apply(SCENES["ready"](still))
+        await pilot.press("f9", "k", "f4")
+        await pilot.pause()
+        text = text_of(app)
+        assert "Esc goes back" in text
+        assert "types it" in text
+        assert "more of them cost slots" in text

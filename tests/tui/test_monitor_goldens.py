@@ -4,10 +4,18 @@ Each state is a screenshot, read in review, beside what must stand in it in word
 kept at 120x36 in dark; three of them at every size, and three in each theme.
 """
 
+from pathlib import Path
+
 import pytest
 
+from stratadesk.engine.card_events import ReservePreviewed
+from stratadesk.engine.commands import Command, EngineSettings, PreviewReserve
+from stratadesk.engine.events import Event
+from stratadesk.engine.forecast import Forecast
 from stratadesk.tui.app import StrataDeskApp
+from stratadesk.tui.options import AppOptions
 from stratadesk.tui.widgets.prompt_input import PromptInput
+from stratadesk.units import MIB
 from tests.tui import svg_goldens
 from tests.tui.card_scenes import SCENES
 from tests.tui.looking import text_of
@@ -53,18 +61,31 @@ WORDS = {
 }
 
 
+def foretell(command: Command) -> tuple[Event, ...]:
+    """Say what a reserve would do."""
+    if not isinstance(command, PreviewReserve):
+        return ()
+    told = ReservePreviewed(590 * MIB, command.reserve, 2_616, 2_656, command.reserve, waits=False)
+    return (told,)
+
+
+def foresee(_model: Path, _settings: EngineSettings) -> Forecast:
+    """Say what a reload would give."""
+    return Forecast(32_768, 340 * MIB, 2_816)
+
+
 async def look(
     scene: str, size: tuple[int, int], now: float, theme: str, *keys: str
 ) -> tuple[StrataDeskApp, str, str]:
     """Play a scene; return the app, the screen's text, and its picture."""
-    app = make_app(ScriptedEngine(lambda _command: ()))
+    app = make_app(ScriptedEngine(foretell), options=AppOptions(foresee=foresee))
     async with app.run_test(size=size) as pilot:
         app.theme = theme
         app.screen.query_one(PromptInput).cursor_blink = False
         await app.chat_screen.apply(SCENES[scene](now))
         await pilot.press(*keys)
         await pilot.pause()
-        await pilot.pause()
+        await pilot.pause(0.2 if keys else 0.0)
         return app, text_of(app), app.export_screenshot(title=f"StrataDesk {scene}")
 
 
@@ -86,7 +107,8 @@ async def test_each_size(
     scene: str, size: tuple[int, int], still: float, request: pytest.FixtureRequest
 ) -> None:
     _, text, picture = await look(scene, size, still, "strata-dark")
-    assert WORDS[scene][0] in text
+    word = WORDS[scene][0] if size != SMALL else WORDS[scene][0].removesuffix(" PROMPT")
+    assert word in text
     assert "Video memory" in text
     assert "F4/F5 reserve 590" in text
     check(request, f"{scene}-{size[0]}x{size[1]}", picture)
@@ -115,6 +137,8 @@ async def test_a_change_of_the_reserve_is_announced(
 ) -> None:
     _, text, picture = await look("ready", USUAL, still, "strata-dark", "f9", "k", "f4")
     assert "Reserve 590 → 526 MiB" in text
+    assert "+40 slots; 526 MiB free" in text
     assert "Esc takes it back" in text
+    assert "expert slots 2,616 → 2,816" in text
     assert "* q8_0" in text
     check(request, "settings-preview-120x36", picture)

@@ -34,7 +34,7 @@ from stratadesk.tui.mib import scale_of
 from stratadesk.tui.monitor_state import MonitorState, advance
 from stratadesk.tui.widgets.alarm_bar import AlarmBar
 from stratadesk.tui.widgets.card_bar import CardBar
-from stratadesk.tui.widgets.card_legend import CardLegend
+from stratadesk.tui.widgets.card_legend import CardLegend, CardSources
 from stratadesk.tui.widgets.expert_figures import ExpertFigures
 from stratadesk.tui.widgets.free_graph import FreeGraph
 from stratadesk.tui.widgets.head_line import HeadLine
@@ -59,6 +59,7 @@ SECTIONS = (
     ExpertFigures,
     CardBar,
     CardLegend,
+    CardSources,
     FreeGraph,
     RequestTimeline,
     AlarmBar,
@@ -207,7 +208,7 @@ def _starts_over(event: Event) -> bool:
 def _check_legend(ledger: Ledger, legend: str, bar: str) -> None:
     """Each owner's figure is within a unit of the truth, and all of them add up to the card."""
     scale = scale_of(ledger.total)
-    rows = legend.split("\n")[:-1]
+    rows = legend.split("\n")
     cells = [*(row[:26] for row in rows), *(row[28:] for row in rows)]
     written = [_value(cell) for cell in cells if cell.strip()]
     shares = card_shares.card_shares(ledger)
@@ -310,9 +311,9 @@ def test_head_and_layout_are_those_told_last(sequence: list[Event]) -> None:
 
 def test_a_figure_that_is_old_says_so() -> None:
     state = shown([*card.loaded(moment.now() - 30), card.sample(moment.now() - 7)])
-    assert "7 s old" in text(CardLegend, state)
+    assert "7 s old" in text(CardSources, state)
     fresh = advance(state, card.sample(moment.now()))
-    assert "old" not in text(CardLegend, fresh)
+    assert "old" not in text(CardSources, fresh)
 
 
 def test_what_was_read_before_a_reading_failed_is_not_drawn_as_known() -> None:

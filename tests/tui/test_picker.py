@@ -4,6 +4,7 @@ from pathlib import Path
 
 from stratadesk.engine.commands import LoadModel
 from stratadesk.tui.screens.picker_screen import PickerScreen
+from stratadesk.tui.widgets.model_picks import ModelPicks
 from tests.tui import scripted_engine as script
 from tests.tui.looking import text_of, wait_for_text, wait_until
 from tests.tui.scripted_engine import Found, ScriptedEngine, Search, Skipped, make_app
@@ -105,3 +106,26 @@ async def test_f2_changes_the_model_in_the_middle_of_a_chat() -> None:
         await pilot.press("c", "enter")
         await wait_until(pilot, lambda: len(engine.requests) == 2, "a second request")
         assert len(engine.requests[1].messages) == 3
+
+
+async def test_page_keys_home_and_end_move_the_highlight() -> None:
+    engine = ScriptedEngine()
+    many = Search([Found(f"model {number:02}") for number in range(30)])
+    app = make_app(engine, model=None, found=many)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_text(pilot, "30 models found")
+        picks = app.screen.query_one(ModelPicks)
+        await pilot.press("pagedown")
+        page = picks.index or 0
+        assert 2 <= page <= 10
+        await pilot.press("pagedown", "pageup")
+        assert picks.index == page
+        await pilot.press("end")
+        assert picks.index == 29
+        await wait_for_text(pilot, "model 29")
+        await pilot.press("pagedown")
+        assert picks.index == 29
+        await pilot.press("home")
+        assert picks.index == 0
+        await pilot.press("pageup")
+        assert picks.index == 0

@@ -58,7 +58,7 @@ async def test_a_chat_from_the_first_key_to_the_last(data_dir: Path) -> None:
     async with app.run_test(size=(60, 20)) as pilot:
         await wait_for_text(pilot, "READY")
         await pilot.press(*PROMPT, "enter")
-        await wait_for_text(pilot, "Cut off")
+        await wait_for_text(pilot, "Token limit reached")
         assert turns(app)[0].text == wanted
         shown = next(word for word in wanted.split() if word.isalnum())
         await wait_for_text(pilot, shown)

@@ -1,5 +1,6 @@
 """The main screen: the chat, and the monitor beside or above it."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
@@ -24,6 +25,7 @@ from stratadesk.tui.layout import (
 )
 from stratadesk.tui.live_control import LiveControl
 from stratadesk.tui.monitor_state import MonitorState, advance
+from stratadesk.tui.screens.settling import Settling
 from stratadesk.tui.widgets.alarm_bar import AlarmBar
 from stratadesk.tui.widgets.change_line import ChangeLine
 from stratadesk.tui.widgets.chat_pane import ChatPane
@@ -37,7 +39,7 @@ FIGURES_EVERY_S = 0.25
 """How often figures are drawn while nothing but they change."""
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(Settling, Screen[None]):
     """Hands each event to the chat, and one snapshot per batch to everything that draws it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -97,10 +99,19 @@ class ChatScreen(Screen[None]):
         if event.is_printable and event.character and not event.character.isspace():
             self._chat.composer.type_text(event.character)
 
+    def on_tell_engine(self) -> None:
+        """Offer the key that stops an answer from the moment on that it is asked for."""
+        self._show_keys()
+
     @property
     def chat(self) -> ChatPane:
         """The chat."""
         return self._chat
+
+    @property
+    def streams(self) -> bool:
+        """Whether an answer is being written."""
+        return self._chat.busy
 
     @property
     def state(self) -> MonitorState:
@@ -120,6 +131,7 @@ class ChatScreen(Screen[None]):
                 return
             self._state = advance(self._state, event)
             await self._chat.apply(event)
+        self._forget_context()
         if batch and self.is_attached:
             self._control.follow(self._state, batch)
             self._show_in_time(at_once=not all(isinstance(event, RUNNING) for event in batch))
@@ -154,7 +166,8 @@ class ChatScreen(Screen[None]):
     async def action_new_chat(self) -> None:
         """Forget the chat."""
         await self._chat.start_over()
-        self._show_keys()
+        self._forget_context()
+        self._show()
 
     def action_page_up(self) -> None:
         """Scroll the transcript a page up."""
@@ -163,6 +176,11 @@ class ChatScreen(Screen[None]):
     def action_page_down(self) -> None:
         """Scroll the transcript a page down."""
         self._chat.transcript.scroll_page_down(animate=False)
+
+    def _forget_context(self) -> None:
+        """Count no tokens of a chat that is over, whatever the engine still holds of it."""
+        if self._chat.started_over:
+            self._state = replace(self._state, context_used=0)
 
     def _arrange(self) -> None:
         form = monitor_form(self._choice, *self.size)

@@ -10,11 +10,13 @@ from textual.widgets import Static
 
 from stratadesk.keys import KEYS, Key
 from stratadesk.tui.bindings import bind
+from stratadesk.tui.layout import ROW_CLASSES
 
 
 class HelpScreen(ModalScreen[None]):
     """Lies over any screen; Esc or F1 closes it."""
 
+    VERTICAL_BREAKPOINTS = ROW_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [bind("stop", "close"), bind("help", "close")]
 
     def compose(self) -> ComposeResult:

@@ -19,6 +19,7 @@ from stratadesk.tui.ports import Discover, ModelSearch, SkippedEntry
 from stratadesk.tui.sanitise import safe_line
 from stratadesk.tui.widgets.key_bar import KeyBar, KeyItem
 from stratadesk.tui.widgets.model_list import ModelItem
+from stratadesk.tui.widgets.model_picks import ModelPicks
 
 SEARCHING = "Looking for GGUF files …"
 NOTHING_FOUND = (
@@ -57,7 +58,7 @@ class PickerScreen(Screen[Path | None]):
         """Make the heading, the list, the skipped files and the keys."""
         yield Static("Choose a model", id="picker-title")
         yield Static(SEARCHING, id="picker-note", markup=False)
-        yield ListView(id="models")
+        yield ModelPicks(id="models")
         with Collapsible(id="skipped"):
             yield Static("", id="skipped-files", markup=False)
         yield KeyBar(KEYS)

@@ -10,6 +10,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from stratadesk.tui.bindings import bind
+from stratadesk.tui.layout import ROW_CLASSES
 from stratadesk.tui.ports import Prospect
 from stratadesk.tui.reload_choices import RELOAD_CHOICES
 from stratadesk.tui.settings_desk import SettingsDesk
@@ -24,6 +25,7 @@ class SettingsScreen(ModalScreen[None]):
     """Lies over the chat; live changes go through the same control as the chat's keys."""
 
     AUTO_FOCUS = ""
+    VERTICAL_BREAKPOINTS = ROW_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("stop", "close"),
         bind("settings", "close"),

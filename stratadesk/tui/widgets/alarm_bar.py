@@ -10,7 +10,7 @@ from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.drawing import lines
 from stratadesk.tui.widgets.section import Section
 
-ROWS = {Urgency.CALM: 4, Urgency.URGENT: 10}
+ROWS = {Urgency.CALM: 6, Urgency.URGENT: 10}
 MARKS = {Urgency.CALM: "!", Urgency.URGENT: "!!!"}
 
 
@@ -46,7 +46,7 @@ def alarm_rows(alarm: Alarm, width: int) -> Content:
 def _wrapped(alarm: Alarm, word: str, width: int) -> list[str]:
     """A row for each sentence where they are urgent and fit, else one paragraph."""
     indent = " " * (len(word) + 1)
-    rows = [indent + alarm.sentences[0], *alarm.sentences[1:]] if alarm.sentences else []
+    rows = [indent + sentence for sentence in alarm.sentences]
     if alarm.urgency is Urgency.URGENT and max(map(len, rows), default=0) <= width:
         return rows
     return textwrap.wrap(alarm.text, width, initial_indent=indent)

@@ -17,11 +17,7 @@ from stratadesk.tui.widgets.speed_figures import reading_rate, seconds_left
 
 TICK_S = 0.25
 BAR_CELLS = 20
-ENDINGS = {
-    FinishReason.STOP: "",
-    FinishReason.LENGTH: "◆ Cut off: the token limit or the context's end is reached",
-    FinishReason.CANCELLED: "■ Stopped",
-}
+CONTEXT_FULL, LIMIT_REACHED, STOPPED = "◆ Context full", "◆ Token limit reached", "■ Stopped"
 
 Moment = RequestStarted | PromptProgress | DecodeProgress | RequestFinished | None
 
@@ -97,7 +93,7 @@ def reading_rows(progress: PromptProgress, waited: float, width: int) -> Content
 
 def finished_row(finished: RequestFinished, width: int) -> Content:
     """Draw what the answer took, and how it ended unless it simply ended."""
-    ending = ENDINGS[finished.finish_reason]
+    ending = ending_words(finished)
     facts = (
         ending,
         plural(len(finished.tokens), "token"),
@@ -108,6 +104,14 @@ def finished_row(finished: RequestFinished, width: int) -> Content:
     row = fit(facts, width)
     cut = len(ending) if row.startswith(ending) else 0
     return Content.assemble((row[:cut], "bold $warning"), (row[cut:], MUTED))
+
+
+def ending_words(finished: RequestFinished) -> str:
+    """Say how an answer ended; nothing when the model ended it."""
+    if finished.finish_reason is FinishReason.LENGTH:
+        full = finished.context_used >= finished.context_total > 0
+        return CONTEXT_FULL if full else LIMIT_REACHED
+    return STOPPED if finished.finish_reason is FinishReason.CANCELLED else ""
 
 
 def _reading_details(progress: PromptProgress, waited: float) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from textual.content import Content
 from stratadesk.engine.vram.ledger import Ledger
 from stratadesk.engine.vram.readings import MemoryReading
 from stratadesk.tui import moment
-from stratadesk.tui.card_shares import card_shares
+from stratadesk.tui.card_shares import card_shares, without_padding
 from stratadesk.tui.figures import NO_VALUE, clip, duration, fit, spread
 from stratadesk.tui.mib import MibScale, scale_of
 from stratadesk.tui.monitor_state import MonitorState
@@ -38,21 +38,38 @@ class Entry:
 class CardLegend(Section):
     """The owners in the bar's order, which with the free bytes add up to the card."""
 
-    watches = ("ledger", "status")
+    watches = ("ledger",)
+
+    def draw(self, state: MonitorState, width: int) -> Content:
+        """Draw the owners, with dashes where nothing is known yet."""
+        scale = scale_of(state.ledger.total if state.ledger else 0)
+        long, brief = width >= LONG_NAMES_FROM, width < TWO_COLUMNS_FROM
+        return lines(*entries(legend(state.ledger, scale, long=long, brief=brief), width))
+
+
+class CardSources(Section):
+    """What each source says is free, and how old that is if it is not new."""
+
+    watches = ("status", "ledger")
     ages = True
 
     def draw(self, state: MonitorState, width: int) -> Content:
-        """Draw the owners and the sources, with dashes where nothing is known yet."""
+        """Draw one row."""
         scale = scale_of(state.ledger.total if state.ledger else 0)
-        return lines(
-            *entries(legend(state.ledger, scale, long=width >= LONG_NAMES_FROM), width),
-            Content.styled(_sources(state, scale, width), MUTED),
-        )
+        return Content.styled(_sources(state, scale, width), MUTED)
 
 
-def legend(ledger: Ledger | None, scale: MibScale, *, long: bool = False) -> list[Entry]:
-    """Return each owner with its figure; all of them and the free bytes add up to the card."""
+def legend(
+    ledger: Ledger | None, scale: MibScale, *, long: bool = False, brief: bool = False
+) -> list[Entry]:
+    """Return each owner with its figure; all of them and the free bytes add up to the card.
+
+    `long` writes names in full; `brief` counts the rest of blocks, which is next to nothing,
+    with the scratch memory beside it, for screens where each row is dear.
+    """
     shares = card_shares(ledger or NOTHING_KNOWN)[:-1]
+    if brief:
+        shares = without_padding(shares)
     figures = [NO_VALUE] * len(shares)
     if ledger is not None:
         used = scale.down(ledger.total) - scale.down(ledger.free)

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass
-from itertools import count
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -57,7 +56,7 @@ class ChatPane(Vertical):
         self._max_tokens = max_tokens
         self._sampling = sampling
         self._conversation = Conversation()
-        self._request_ids = count(1)
+        self._asked = self._forgotten = 0
         self._exchange: Exchange | None = None
         self._unanswered: Composer.Ready | None = None
         self._state = MonitorState()
@@ -78,6 +77,11 @@ class ChatPane(Vertical):
     def busy(self) -> bool:
         """Whether an answer is in progress."""
         return self._exchange is not None
+
+    @property
+    def started_over(self) -> bool:
+        """Whether a chat was forgotten and nothing was asked since."""
+        return 0 < self._asked == self._forgotten
 
     @property
     def offers_chatml(self) -> bool:
@@ -106,6 +110,7 @@ class ChatPane(Vertical):
         """Stop and forget everything said."""
         async with self._turn:
             self.stop()
+            self._forgotten = self._asked
             self._exchange = self._unanswered = None
             self._conversation.clear()
             await self.transcript.clear()
@@ -183,7 +188,8 @@ class ChatPane(Vertical):
 
     def _ask(self, message: Composer.Ready, answer: AnswerTurn) -> None:
         self._unanswered = None
-        self._exchange = Exchange(next(self._request_ids), answer, message)
+        self._asked += 1
+        self._exchange = Exchange(self._asked, answer, message)
         command = Generate(
             self._exchange.request_id,
             messages=self._conversation.ask(message.content),
@@ -221,6 +227,7 @@ class ChatPane(Vertical):
 
     async def _model_loaded(self, event: ModelLoaded) -> None:
         self._force_chatml = False
+        self.app.clear_notifications()
         if not (self.transcript.empty or self.busy):
             await self.transcript.add(Notice(f"{event.name} answers from here on."))
         for warning in event.warnings:

@@ -6,7 +6,7 @@ from textual.content import Content
 
 from stratadesk.tui import moment
 from stratadesk.tui.braille import BrailleGrid
-from stratadesk.tui.figures import NO_VALUE
+from stratadesk.tui.figures import NO_VALUE, fit
 from stratadesk.tui.free_history import SPAN_S, FreePoint
 from stratadesk.tui.mib import MibScale, scale_of
 from stratadesk.tui.monitor_state import MonitorState
@@ -34,13 +34,13 @@ class FreeGraph(Section):
         scale = scale_of(state.ledger.total if state.ledger else 0)
         status = state.status
         free = f"{scale.text(status.headroom)} MiB" if status and status.reading else NO_VALUE
-        by = f" by {status.source}" if status and status.source else ""
+        by = f"by {status.source}" if status and status.source else ""
         top, marks = _marks(state, scale)
         room = max(width - max(map(len, (*marks, "0"))) - 1, 0)
         grid = _grid(state, top, room)
         rows = [f"{text} {mark}" for text, mark in zip(grid, marks, strict=True)]
         return lines(
-            row(f"Free, {SPAN_S:.0f} s{by}", figure(free), width),
+            row(_title(by, width - len(free) - 1), figure(free), width),
             *(Content.styled(text, "$primary") for text in rows),
             Content.styled(GROUND * room + " 0", MUTED),
         )
@@ -66,6 +66,11 @@ def heights(
             before = found[x]
             found[x] = height if before is None else min(before, height)
     return found
+
+
+def _title(by: str, width: int) -> str:
+    """Name the curve, and its source where there is room for all of it."""
+    return fit((f"Free, {SPAN_S:.0f} s", by), width, " ")
 
 
 def _column(at: float, now: float, columns: int) -> int:

@@ -8,7 +8,7 @@ from textual import events
 from textual.content import Content
 
 from stratadesk.keys import find_key
-from stratadesk.tui.widgets.drawing import FAINT, MUTED, Drawing
+from stratadesk.tui.widgets.drawing import MUTED, Drawing
 
 GAP = "  "
 
@@ -20,8 +20,8 @@ class KeyItem:
     `pair` is the id of a second key of the same kind, shown with the first. `says` stands in for
     the table's label where a key means something special.
 
-    Where there is no room for all, items of the least `weight` go first. `idle` items do
-    nothing at present and are dimmed.
+    Where there is no room for all, items of the least `weight` go first. `idle` items would do
+    nothing at present: their place is kept, but they are not drawn.
     """
 
     key_id: str
@@ -75,7 +75,8 @@ class KeyBar(Drawing):
         for item in fitting(self._items, self.size.width):
             end += item.width
             if offset.x < end:
-                await self.run_action(item.action)
+                if not item.idle:
+                    await self.run_action(item.action)
                 return
 
 
@@ -88,6 +89,6 @@ def fitting(items: Sequence[KeyItem], width: int) -> list[KeyItem]:
 
 
 def _draw(item: KeyItem) -> Content:
-    key_style = MUTED if item.idle else "bold $accent"
-    label_style = FAINT if item.idle else MUTED
-    return Content.assemble((item.caption, key_style), " ", (item.label, label_style))
+    if item.idle:
+        return Content(" " * (item.width - len(GAP)))
+    return Content.assemble((item.caption, "bold $accent"), " ", (item.label, MUTED))

@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from stratadesk.tui.layout import MonitorForm
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.card_bar import CardBar
-from stratadesk.tui.widgets.card_legend import CardLegend
+from stratadesk.tui.widgets.card_legend import CardLegend, CardSources
 from stratadesk.tui.widgets.context_meter import ContextMeter
 from stratadesk.tui.widgets.expert_figures import ExpertFigures
 from stratadesk.tui.widgets.free_graph import FreeGraph
@@ -59,6 +59,7 @@ class MonitorPane(Vertical):
             Part(ExpertFigures(), 7, on_card=True),
             Part(CardBar(), 2, leads=True, on_card=True),
             Part(CardLegend(), 3, on_card=True),
+            Part(CardSources(), 4, on_card=True),
             Part(FreeGraph(), 6, leads=True, on_card=True),
             Part(RequestTimeline(), 9, leads=True, on_card=True),
             Part(ContextMeter(), 11, leads=True),
@@ -106,7 +107,7 @@ class MonitorPane(Vertical):
 
     def _fit(self) -> None:
         """Show the parts that fit, if what that depends on has changed."""
-        key = (self.size, self._state.has_card, self._low)
+        key = (self.size, self._state.shows_card, self._low)
         if key == self._fitted or not self.size.height:
             return
         self._fitted = key
@@ -118,7 +119,7 @@ class MonitorPane(Vertical):
         """Each part that is of use now, with the rows that it takes."""
         found = []
         for part in self.parts:
-            if part.on_card in (None, self._state.has_card):
+            if part.on_card in (None, self._state.shows_card):
                 section = part.section
                 width = max(self.size.width - section.gutter.width, 1)
                 rows = section.draw(self._state, width).plain.count("\n") + 1

@@ -8,6 +8,7 @@ from stratadesk.tui.figures import clip
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.phase_words import (
     SHORT_STEPS,
+    SHORT_WORDS,
     STEPS,
     chunk_words,
     current_step,
@@ -18,7 +19,7 @@ from stratadesk.tui.phase_words import (
 from stratadesk.tui.widgets.drawing import MUTED, lines
 from stratadesk.tui.widgets.section import Section
 
-TICK_S = 0.2
+TICK_S = 0.25
 ARROW, TIGHT_ARROW = " ▸ ", "▸"
 
 
@@ -37,10 +38,14 @@ class PhaseBanner(Section):
 
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw the word with its clock, and the steps of a request with the present one marked."""
-        word = clip(f"{phase_mark(state)} {phase_word(state)}", width)
         time = phase_clock(state, moment.now())
-        chunk = chunk_words(state)
-        note = f"{chunk}  {time}" if len(word) + len(chunk) + len(time) + 4 <= width else time
+        note = "  ".join(filter(None, (chunk_words(state), time)))
+        word = phase_word(state)
+        if len(word) + len(note) + 4 > width:
+            word = SHORT_WORDS.get(word, word)
+        if len(word) + len(note) + 4 > width:
+            note = time
+        word = clip(f"{phase_mark(state)} {word}", width)
         gap = " " * max(width - len(word) - len(note), 1)
         first = Content.assemble(
             (word, _style(state)), (clip(gap + note, width - len(word)), MUTED)

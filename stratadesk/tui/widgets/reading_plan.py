@@ -10,7 +10,7 @@ from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.drawing import MUTED, figure, lines, row
 from stratadesk.tui.widgets.section import Section
 
-WHY_ROWS = 2
+WHY_ROWS = 3
 
 
 class ReadingPlan(Section):
@@ -33,7 +33,7 @@ class PlanReason(Section):
     watches = ("planned",)
 
     def draw(self, state: MonitorState, width: int) -> Content:
-        """Draw two rows."""
+        """Draw three rows."""
         return lines(*(Content.styled(text, MUTED) for text in _why(state.planned, width)))
 
 
@@ -47,7 +47,7 @@ def _words(planned: PromptPlanned | None, width: int) -> str:
 
 def _why(planned: PromptPlanned | None, width: int) -> list[str]:
     why = planned.why if planned else ""
-    rows = textwrap.wrap(f"because: {why}", width) if why else []
+    rows = textwrap.wrap(f"because {why}", width) if why else []
     if len(rows) > WHY_ROWS:
         rows = [*rows[: WHY_ROWS - 1], clip(" ".join(rows[WHY_ROWS - 1 :]), width)]
     return rows + [" "] * (WHY_ROWS - len(rows))

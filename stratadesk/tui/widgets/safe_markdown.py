@@ -6,6 +6,7 @@ from typing import Final
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
+from textual.app import ComposeResult
 from textual.containers import ScrollableContainer
 from textual.content import Content
 from textual.highlight import highlight
@@ -21,6 +22,7 @@ from stratadesk.tui.sanitise import safe_text
 from stratadesk.tui.widgets.bare import Bare, Remeasured
 from stratadesk.tui.widgets.folding import Folding, Window
 from stratadesk.tui.widgets.growing_list import GROWING_LISTS, GrowingList
+from stratadesk.tui.widgets.quiet_blocks import QUIET_BLOCKS, CodeLabel
 
 HIGHLIGHT_LIMIT = 4_000
 LINK_SCHEMES = ("http://", "https://")
@@ -39,6 +41,10 @@ class PlainFence(Remeasured, MarkdownFence):
         if not words or len(code) > HIGHLIGHT_LIMIT:
             return Content(code.expandtabs(4))
         return highlight(code, language=words[0])
+
+    def compose(self) -> ComposeResult:
+        """Make the text."""
+        yield CodeLabel(self._highlighted_code, id="code-content", expand=True)
 
 
 class StreamedParagraph(Remeasured, MarkdownParagraph):
@@ -68,7 +74,7 @@ class SafeMarkdown(Bare, Remeasured, Markdown):
     Raw HTML is shown as the text it is, line ends are kept, and only web links open.
     """
 
-    BLOCKS = Markdown.BLOCKS | OWN_BLOCKS | GROWING_LISTS
+    BLOCKS = Markdown.BLOCKS | OWN_BLOCKS | QUIET_BLOCKS | GROWING_LISTS
 
     def __init__(self) -> None:
         parser = _parser()

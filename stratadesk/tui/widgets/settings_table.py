@@ -9,7 +9,7 @@ from textual.content import Content
 from stratadesk.tui.figures import clip
 from stratadesk.tui.widgets.drawing import FAINT, MUTED, STRONG, Drawing, lines
 
-KEY, NAME, VALUE = 7, 15, 22
+KEY, NAME, VALUE = 7, 14, 18
 
 
 @dataclass(frozen=True, slots=True)

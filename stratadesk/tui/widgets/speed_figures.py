@@ -4,7 +4,7 @@ from textual.content import Content
 
 from stratadesk.engine.card_events import CacheSample, PowerSample
 from stratadesk.engine.events import Phase, PromptProgress
-from stratadesk.tui.figures import NO_VALUE, bar, duration, fit, link_speed, rate, spread
+from stratadesk.tui.figures import NO_VALUE, bar, duration, fit, link_speed, plural, rate, spread
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.drawing import MUTED, STRONG, TRACK, figure, lines, row
 from stratadesk.tui.widgets.section import Section
@@ -83,7 +83,7 @@ def _prompt_bar(state: MonitorState, width: int) -> Content:
 def _written(state: MonitorState, width: int) -> Content:
     decode = state.decode
     thought = f"{decode.thinking_tokens:,} thinking" if decode and decode.thinking_tokens else ""
-    tokens = f"{decode.tokens:,} tokens" if decode else ""
+    tokens = plural(decode.tokens, "token") if decode else ""
     link = link_words(state.cache)
     left = fit((tokens, thought), width - len(link) - 1)
     return Content.styled(spread(left, link, width) if link else left or " ", MUTED)

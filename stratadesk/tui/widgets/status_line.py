@@ -9,7 +9,13 @@ from stratadesk.tui.alarm import memory_word
 from stratadesk.tui.figures import clip, fit, gib, short_count
 from stratadesk.tui.mib import scale_of
 from stratadesk.tui.monitor_state import MonitorState
-from stratadesk.tui.phase_words import chunk_words, phase_clock, phase_mark, phase_word
+from stratadesk.tui.phase_words import (
+    SHORT_WORDS,
+    chunk_words,
+    phase_clock,
+    phase_mark,
+    phase_word,
+)
 from stratadesk.tui.widgets.drawing import MUTED, STRONG
 from stratadesk.tui.widgets.phase_banner import TICK_S
 from stratadesk.tui.widgets.section import Section
@@ -25,7 +31,8 @@ class StatusLine(Section):
 
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw one row."""
-        word = clip(f"{phase_mark(state)} {phase_word(state)}", width)
+        said = phase_word(state)
+        word = clip(f"{phase_mark(state)} {SHORT_WORDS.get(said, said)}", width)
         room = width - len(word) - 2
         facts = fit(status_facts(state, moment.now()), room) if room > 0 else ""
         return Content.assemble((word, STRONG), ("  " + facts if facts else "", MUTED))
@@ -36,8 +43,9 @@ def status_facts(state: MonitorState, now: float) -> tuple[str, ...]:
     return (
         state.provenance.label if state.provenance else "",
         chunk_words(state),
-        *(card_facts(state) if state.has_card else ()),
+        *(card_facts(state) if state.shows_card else ()),
         prompt_speed(state) or answer_speed(state),
+        _hits(state),
         power_note(state.power),
         phase_clock(state, now),
         _progress(state),
@@ -60,6 +68,12 @@ def card_facts(state: MonitorState) -> tuple[str, ...]:
         f"lent {cache.lent:,}" if cache and cache.lent else "",
         "" if word else free,
     )
+
+
+def _hits(state: MonitorState) -> str:
+    if state.phase is not Phase.DECODING or state.cache is None or state.cache.window_rate is None:
+        return ""
+    return f"hits {state.cache.window_rate:.0%}"
 
 
 def _progress(state: MonitorState) -> str:

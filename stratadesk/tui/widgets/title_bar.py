@@ -12,6 +12,8 @@ from stratadesk.tui.widgets.section import Section
 
 PROGRAM = "StrataDesk"
 NAME = "bold $accent"
+CONTEXT_CELLS = 5
+"""Cells kept for the tokens in use, so that what is beside them holds still."""
 
 
 class TitleBar(Section):
@@ -59,4 +61,5 @@ def _power(state: MonitorState) -> str:
 def _context(state: MonitorState) -> str:
     if not state.context_total:
         return ""
-    return f"ctx {short_count(state.context_used)} / {short_count(state.context_total)}"
+    total = short_count(state.context_total)
+    return f"ctx {short_count(state.context_used):>{CONTEXT_CELLS}} / {total}"
