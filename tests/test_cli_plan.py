@@ -23,6 +23,7 @@ from stratadesk.errors import GgufError, MemoryShortageError, UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.units import GIB, MIB
 from stratadesk.vram_flags import MACHINE_FLAGS, PLAN_FLAGS, VRAM_FLAGS
+from tests.gguf_builder import small_model
 from tests.vram.model_headers import Q8_0, Sizes, write_header_only
 
 MODEL = ["plan", "-m", "x.gguf"]
@@ -223,6 +224,72 @@ def test_the_change_it_proposes_is_enough(
     with pytest.raises(MemoryShortageError):
         run(model_35b, *flags, "--max-context", str(int(context) + 1024))
     capsys.readouterr()
+
+
+def test_the_refusal_stands_in_one_place(
+    model_35b: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "-m", str(model_35b), "--vram-mib", "3600", "--os", "linux"]) == 5
+    out, err = capsys.readouterr()
+    assert "MiB short" in err
+    assert "MiB short" not in out
+    assert main(["plan", "-m", str(model_35b), "--vram-mib", "3600", "--force"]) == 0
+    assert "MiB short" in capsys.readouterr().out
+
+
+def test_run_and_plan_say_the_same_of_the_simulated_card(
+    data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(data_dir / "models" / "qwen3moe-iq4_xs.gguf")
+    flags = ["--free-mib", "3", "--vram-reserve-mib", "1", "--max-context", "4096"]
+    assert main(["run", "-m", model, "-p", "hi", "--device", "host", *flags]) == 5
+    of_run = capsys.readouterr().err
+    assert "MiB short" in of_run
+    assert "stratadesk plan --device host" in of_run
+    assert main(["plan", "-m", model, "--device", "host", *flags]) == 5
+    out, of_plan = capsys.readouterr()
+    assert of_plan == of_run
+    assert "which simulates the card" in out
+    assert main(["plan", "-m", model, *flags]) == 5
+    out, of_gpu = capsys.readouterr()
+    assert "for an NVIDIA card" in out
+    assert "plan --device host" not in of_gpu
+
+
+def test_prompts_beyond_the_context_are_not_timed(
+    model_35b: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--max-context", "512", "--os", "linux"]
+    assert run(model_35b, *flags) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert rows["29,854"].split() == ["29,854", "longer", "than", "the", "context"]
+    assert rows["512"].split()[-1] == "link"
+    assert run(model_35b, *flags, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [request["tokens"] for request in found["requests"]] == [16, 64, 256, 512]
+
+
+def test_more_than_there_is_comes_to_what_there_is(
+    model_35b: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--vram-mib", "40000", "--ram-gib", "64", "--os", "linux", "--json"]
+    assert run(model_35b, *flags, "--pin-gib", "9999", "--expert-cache", "99999") == 0
+    notes = json.loads(capsys.readouterr().out)["problems"]
+    assert any(note.startswith("--pin-gib 9999 comes to 16.") for note in notes), notes
+    assert any(note.startswith("--expert-cache 99999 comes to 10,240") for note in notes), notes
+    assert run(model_35b, *flags, "--pin-gib", "9", "--expert-cache", "10240") == 0
+    assert json.loads(capsys.readouterr().out)["problems"] == []
+
+
+def test_what_does_not_run_is_not_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unknown = small_model("llama").write(tmp_path / "llama.gguf")
+    assert main(["plan", "-m", str(unknown)]) == ExitCode.MODEL_UNUSABLE
+    assert "'llama' is not supported" in capsys.readouterr().err
+    odd = small_model().tensor("blk.0.x", (256,), 34, bytes(54)).write(tmp_path / "tq1.gguf")
+    assert main(["plan", "-m", str(odd)]) == ExitCode.MODEL_UNUSABLE
+    assert "TQ1_0" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:

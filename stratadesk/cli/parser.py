@@ -304,6 +304,11 @@ def _add_plan(commands: "Commands") -> None:
     parser.add_argument(
         "--force", action="store_true", help="go on without the reserve, or with too little RAM"
     )
+    parser.add_argument(
+        "--device",
+        choices=("cuda", "host"),
+        help="plan for an NVIDIA card, or as run and the chat do on this CPU (default cuda)",
+    )
     _add_group(parser, "the machine", MACHINE_FLAGS)
     _add_group(parser, "settings", PLAN_FLAGS)
     add_foreign(parser)

@@ -1,12 +1,18 @@
 """`plan`: what would lie where on a card, and how prompts would be read; needs no GPU."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from stratadesk.cli.card_inputs import machine_facts, plan_settings
+from stratadesk.cli.inputs import engine_settings
 from stratadesk.cli.kept_settings import with_kept
 from stratadesk.cli.model_argument import model_path
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
+
+if TYPE_CHECKING:
+    from stratadesk.engine.gguf_file import GgufFile
+    from stratadesk.engine.vram.plan import VramPlan
 
 
 def plan(arguments: argparse.Namespace) -> int:
@@ -16,17 +22,17 @@ def plan(arguments: argparse.Namespace) -> int:
         MemoryShortageError: the plan does not fit and was not forced, or cannot be.
         UsageError: settings that cannot work with the model.
         GgufError: the file is unsound.
+        UnsupportedModelError: this version cannot run the model.
     """
     arguments, _ = with_kept(arguments, ("engine", "memory"))
-    machine, settings = machine_facts(arguments), plan_settings(arguments)
     model = model_path(arguments.model)
     start_logging()
     from stratadesk.engine.gguf_file import GgufFile
-    from stratadesk.engine.vram.plan import make_plan
-    from stratadesk.engine.vram.shape_reader import read_shape
+    from stratadesk.engine.inspection import check_computable
 
     with GgufFile.open(model) as gguf:
-        made = make_plan(read_shape(gguf), machine, settings)
+        check_computable(gguf)
+        made = planned(gguf, arguments)
     if arguments.json:
         import json
 
@@ -35,3 +41,15 @@ def plan(arguments: argparse.Namespace) -> int:
         print(made.as_text())
     made.check()
     return ExitCode.OK
+
+
+def planned(gguf: "GgufFile", arguments: argparse.Namespace) -> "VramPlan":
+    """Plan for an NVIDIA card or, with `--device host`, as `run` does with the same flags."""
+    if vars(arguments).get("device") == "host":
+        from stratadesk.engine.host_plan import plan_for_host
+
+        return plan_for_host(gguf, engine_settings(arguments))
+    from stratadesk.engine.vram.plan import make_plan
+    from stratadesk.engine.vram.shape_reader import read_shape
+
+    return make_plan(read_shape(gguf), machine_facts(arguments), plan_settings(arguments))

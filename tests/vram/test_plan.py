@@ -444,7 +444,7 @@ def test_the_sentence_of_a_shortage_names_the_smallest_changes() -> None:
     needed = plan_of(shape).planner.needed
     plan = plan_of(shape, MachineFacts(free=needed + (590 - 412) * MIB))
     assert [str(problem) for problem in plan.problems] == [
-        "412 MiB short: --max-context 16384, or reserve 178."
+        "412 MiB short: --max-context 16384, or --vram-reserve-mib 178."
     ]
     with pytest.raises(MemoryShortageError, match="412 MiB short"):
         plan.check()
@@ -456,7 +456,7 @@ def test_the_sentence_of_a_shortage_names_the_smallest_changes() -> None:
         ({}, 300, "--kv q8_0"),
         ({"kv_format": KvFormat.F32}, 300, "--kv f16"),
         ({"expert_cache": 40}, 10, "--expert-cache 30"),
-        ({"reserve": 100 * MIB}, 100, "reserve 0"),
+        ({"reserve": 100 * MIB}, 100, "--vram-reserve-mib 0"),
     ],
 )
 def test_each_change_is_offered_where_it_is_enough(

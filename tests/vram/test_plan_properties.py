@@ -294,7 +294,7 @@ def offered(plan: VramPlan) -> Iterator[tuple[str, PlanSettings]]:
             "--no-mtp": lambda: replace(plan.settings, mtp=False, drafts=0),
             "--expert-cache": lambda v=value: replace(plan.settings, expert_cache=int(v)),
             "--prefill": lambda v=value: replace(plan.settings, prefill=int(v)),
-            "reserve": lambda v=value: replace(plan.settings, reserve=int(v) * MIB),
+            "--vram-reserve-mib": lambda v=value: replace(plan.settings, reserve=int(v) * MIB),
         }
         if flag in changes:
             yield word, changes[flag]()

@@ -31,6 +31,7 @@ from stratadesk.engine.vram.problems import (
     chunk_problem,
     context_problem,
     host_problems,
+    slots_note,
 )
 from stratadesk.engine.vram.regions import EMPTY, Region, regions_of
 from stratadesk.engine.vram.requests import RequestPlan, RequestPlanner
@@ -114,11 +115,17 @@ class VramPlan:
             return Span(0, 0)
         return self.arena.span(request.layout, request.buffer_bytes)
 
+    @property
+    def refusal(self) -> Problem | None:
+        """The problem for which `check` refuses the plan, None where it does not or has none."""
+        fatal = (problem for problem in self.problems if problem.fatal)
+        return next(fatal, None) if self.refused else None
+
     def check(self) -> None:
         """Raise MemoryShortageError, with the first fatal problem, for a refused plan."""
         if not self.refused:
             return
-        fatal = next((problem for problem in self.problems if problem.fatal), None)
+        fatal = self.refusal
         if fatal is None:
             raise MemoryShortageError("The card has no room for this model.")
         raise MemoryShortageError(fatal.sentence, fatal.remedy)
@@ -201,6 +208,7 @@ def _problems(
         short,
         chunk,
         context_problem(inputs.shape, settings),
+        slots_note(settings, planner.most_slots),
         *host_problems(inputs.machine, settings, host),
     )
     real = (problem for problem in found if problem is not None)

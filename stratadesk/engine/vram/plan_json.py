@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from stratadesk.engine.vram.plan import VramPlan
 
 REQUESTS = (16, 64, 256, 512, 1_024, 2_048, 8_192, 29_854)
-"""Fresh tokens that every plan tells about."""
+"""Fresh tokens that every plan tells about, as far as the context holds them."""
 
 
 def plan_object(plan: "VramPlan") -> dict[str, object]:
@@ -31,7 +31,7 @@ def plan_object(plan: "VramPlan") -> dict[str, object]:
         "layouts": {layout.value: _layout(facts) for layout, facts in plan.layouts.items()},
         "free_mib_by_phase": {phase: mib_down(plan.free_bytes(phase)) for phase in PHASES},
         "reserve_mib": plan.settings.reserve // MIB,
-        "requests": [plan.request(tokens).as_json() for tokens in REQUESTS],
+        "requests": [plan.request(n).as_json() for n in REQUESTS if n <= plan.context],
         "problems": [str(problem) for problem in plan.problems],
     }
 

@@ -5,6 +5,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from stratadesk.engine.vram.alias_gain import alias_gain
+from stratadesk.engine.vram.buffers import HOST_RULE
 from stratadesk.engine.vram.machine_facts import System
 from stratadesk.engine.vram.plan_json import REQUESTS
 from stratadesk.engine.vram.plan_settings import Layout
@@ -29,9 +30,14 @@ def plan_text(plan: "VramPlan") -> str:
         _table(("layout", "largest chunk", "buffers MiB", "slots lent", "slots"), _layouts(plan)),
         _wrapped(alias_gain(plan), "  "),
         _table(("tokens", "path", "chunk", "lent", "head", "seconds", "bound by"), _requests(plan)),
-        "\n".join(_wrapped(str(problem), "  ! ") for problem in plan.problems),
+        "\n".join(_wrapped(str(problem), "  ! ") for problem in _notes(plan)),
     )
     return "\n\n".join(part for part in parts if part)
+
+
+def _notes(plan: "VramPlan") -> Iterator[object]:
+    """The problems besides the one for which the plan is refused: that ends the command."""
+    return (problem for problem in plan.problems if problem is not plan.refusal)
 
 
 def _wrapped(text: str, mark: str) -> str:
@@ -43,9 +49,16 @@ def _title(plan: "VramPlan") -> str:
     machine, name = plan.machine, _printable(plan.shape.name)
     return (
         f"{name} ({plan.shape.architecture}), context {plan.context:,} tokens\n"
+        f"  {_rule(plan)}\n"
         f"  card {mib(machine.card):,.0f} MiB, {machine.system}, RAM {machine.ram / GIB:g} GiB, "
         f"link {machine.rates.link / 1e9:g} GB/s"
     )
+
+
+def _rule(plan: "VramPlan") -> str:
+    if plan.inputs.rule is HOST_RULE:
+        return "as run and the chat plan it on this CPU, which simulates the card"
+    return "for an NVIDIA card; --device host plans the simulated one of run and the chat"
 
 
 def _printable(text: str) -> str:
@@ -159,7 +172,13 @@ def _layouts(plan: "VramPlan") -> Rows:
 
 
 def _requests(plan: "VramPlan") -> Rows:
-    return [_request(plan.request(tokens)) for tokens in REQUESTS]
+    return [_row(plan, tokens) for tokens in REQUESTS]
+
+
+def _row(plan: "VramPlan", tokens: int) -> Sequence[str]:
+    if tokens > plan.context:
+        return (f"{tokens:,}", "longer than the context", "", "", "", "", "")
+    return _request(plan.request(tokens))
 
 
 def _request(request: "RequestPlan") -> Sequence[str]:
@@ -178,7 +197,9 @@ def _request(request: "RequestPlan") -> Sequence[str]:
 def _table(header: Sequence[str], rows: Rows) -> str:
     """Left-align the first column and words, right-align columns of figures."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    figures = [all(_is_figure(row[column]) for row in rows) for column in range(len(header))]
+    figures = [
+        all(_is_figure(row[column]) for row in rows if row[column]) for column in range(len(header))
+    ]
     lines = [
         "  ".join(
             cell.rjust(width) if right else cell.ljust(width)

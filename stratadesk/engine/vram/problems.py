@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from stratadesk.engine.commands import KvFormat
-from stratadesk.engine.vram.buffers import CHUNK_STEP, LARGEST_CHUNK
+from stratadesk.engine.vram.buffers import CHUNK_STEP, HOST_RULE, LARGEST_CHUNK
 from stratadesk.engine.vram.geometry import aligned
 from stratadesk.engine.vram.host_memory import HostMemory
 from stratadesk.engine.vram.layouts import ArenaPlanner, whole_steps
@@ -25,6 +25,8 @@ CONTEXT_STEP = 1_024
 """A smaller context is proposed in multiples of this many tokens."""
 
 LEAST_PAGE_FILE = 4 * GIB
+
+SIMULATED = "These are the simulated card's figures; stratadesk plan --device host shows them all."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,11 @@ class ShortageFinder:
             return None
         changes = list(self._changes(short))
         if changes:
-            return Problem(f"{-(-short // MIB):,} MiB short: {', or '.join(changes)}.")
+            simulated = self._inputs.rule is HOST_RULE
+            return Problem(
+                f"{-(-short // MIB):,} MiB short: {', or '.join(changes)}.",
+                SIMULATED if simulated else "",
+            )
         return self._hopeless(short)
 
     def _short(self, settings: PlanSettings) -> int:
@@ -115,7 +121,7 @@ class ShortageFinder:
                 yield f"--prefill {chunk}"
         reserve = (settings.reserve - short) // MIB
         if reserve >= 0 and self._fits(reserve=reserve * MIB):
-            yield f"reserve {reserve}"
+            yield f"--vram-reserve-mib {reserve}"
 
     def _kv_formats(self) -> Iterator[str]:
         smaller = [
@@ -212,6 +218,7 @@ def _host_problems(
             "Choose a smaller quantization, or --force to read from disk what RAM cannot hold.",
         )
     yield _pin_problem(machine, settings, host)
+    yield _pin_note(settings, host)
     if machine.system is System.WINDOWS:
         yield _page_file_problem(machine)
 
@@ -225,6 +232,28 @@ def _pin_problem(machine: MachineFacts, settings: PlanSettings, host: HostMemory
         f"--pin-gib {what} pins {format_bytes(asked)}, more than the {format_bytes(budget)} that "
         "can be asked for here without being refused.",
         "Leave it to auto.",
+        fatal=False,
+    )
+
+
+def _pin_note(settings: PlanSettings, host: HostMemory) -> Problem | None:
+    """Tell when more is to be pinned than there is to pin."""
+    there = host.experts + host.copies
+    if settings.pin is None or settings.pin == PIN_ALL or settings.pin <= there:
+        return None
+    return Problem(
+        f"--pin-gib {settings.pin / GIB:g} comes to {format_bytes(there)}: experts, head and "
+        "embedding are no bigger.",
+        fatal=False,
+    )
+
+
+def slots_note(settings: PlanSettings, most: int) -> Problem | None:
+    """Tell when more expert slots are asked for than the model has experts, `most`."""
+    if settings.expert_cache is None or settings.expert_cache <= max(most, STAGING_ONLY):
+        return None
+    return Problem(
+        f"--expert-cache {settings.expert_cache} comes to {most:,}: the model has no more experts.",
         fatal=False,
     )
 
