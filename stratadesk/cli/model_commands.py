@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stratadesk.cli.card_inputs import simulated_card
 from stratadesk.cli.inputs import chosen, device, drafts, read_text, token_ids, token_ids_from
+from stratadesk.cli.kernel_cache import warn_of_unkept_kernels
 from stratadesk.cli.model_argument import model_path
 from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
@@ -31,6 +32,7 @@ def logits(arguments: argparse.Namespace) -> int:
     settings = logits_settings(arguments, len(tokens))
     model = model_path(arguments.model)
     start_logging()
+    warn_of_unkept_kernels()
     from stratadesk.engine.logits import write_logits
 
     write_logits(model, tokens, output, settings)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stratadesk.cli.inputs import engine_settings, read_text, sampling_settings, token_ids
 from stratadesk.cli.kept_settings import with_kept
+from stratadesk.cli.kernel_cache import warn_of_unkept_kernels
 from stratadesk.cli.model_argument import model_path
 from stratadesk.errors import UsageError
 from stratadesk.logs import start_logging
@@ -23,6 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = engine_settings(arguments)
     model = model_path(arguments.model)
     start_logging()
+    warn_of_unkept_kernels()
     from stratadesk.cli.one_answer import OneAnswer
     from stratadesk.cli.views import JsonView, TextView
     from stratadesk.engine.commands import LoadModel

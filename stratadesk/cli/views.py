@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from dataclasses import asdict
 
 from stratadesk.cli.terminal import ProgressLine, dim, print_error
@@ -19,6 +20,8 @@ from stratadesk.engine.events import (
 from stratadesk.tui.sanitise import safe_text
 from stratadesk.units import format_bytes, format_rate
 
+COMPILING = "Compiling kernels for this CPU (once, under a minute)…"
+COMPILING_S = 2.0
 ENDINGS = {
     FinishReason.STOP: "",
     FinishReason.LENGTH: "stopped at the token limit",
@@ -31,11 +34,13 @@ class Notices:
 
     def __init__(self) -> None:
         self._line = ProgressLine()
+        self._kernels = CompileNotice()
 
     def show(self, event: Event) -> None:
         """Show progress, a warning or a failure; other events are left to the view."""
         match event:
             case LoadProgress():
+                self._kernels.show(event)
                 self._line.show(load_words(event))
             case PromptProgress():
                 self._line.show(prompt_words(event))
@@ -50,6 +55,27 @@ class Notices:
     def clear(self) -> None:
         """Take the progress line away."""
         self._line.clear()
+
+
+class CompileNotice:
+    """One line on a standard error that is no terminal, where loading means to compile first.
+
+    Reading kernels that were compiled before takes a moment and is worth no line.
+    """
+
+    def __init__(self) -> None:
+        self._silent = sys.stderr.isatty()
+        self._begun: float | None = None
+
+    def show(self, event: LoadProgress) -> None:
+        """Say so at most once: at once when nothing was kept, else after two seconds."""
+        if self._silent or event.unit != "kernels" or event.done == event.total:
+            return
+        now = time.monotonic()
+        self._begun = now if self._begun is None else self._begun
+        if event.done == 0 or now - self._begun > COMPILING_S:
+            self._silent = True
+            print(COMPILING, file=sys.stderr, flush=True)
 
 
 class JsonView:
