@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stratadesk.cli import main
 from stratadesk.exit_codes import ExitCode
 
 Program = Callable[..., subprocess.CompletedProcess[str]]
@@ -168,3 +169,25 @@ def test_closed_streams_are_no_crash(own_home: Path) -> None:
     assert done.returncode == ExitCode.USAGE
     assert "standard input is not one" in done.stderr
     assert not (own_home / "log" / "stratadesk.log").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("command", [["inspect"], ["run", "-p", "hi", "-m"], ["plan", "-m"]])
+def test_what_is_no_model_file_is_a_sentence_with_a_remedy(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe.gguf")
+    (tmp_path / "empty.gguf").touch()
+    (tmp_path / "noise.gguf").write_bytes(b"\x00\xff\x80\x01")
+    remedies = {
+        "folder": "holds no GGUF model. Name a .gguf file",
+        "pipe.gguf": "is not a regular file. Name a .gguf file",
+        "empty.gguf": "is empty. Download it again.",
+        "noise.gguf": "the bytes 00 ff 80 01, not with GGUF). Choose",
+    }
+    for name, words in remedies.items():
+        assert main([*command, str(tmp_path / name)]) == ExitCode.MODEL_UNUSABLE
+        err = capsys.readouterr().err
+        assert words in err
+        assert err.count("\n") == 1

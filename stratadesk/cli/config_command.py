@@ -8,6 +8,7 @@ from stratadesk.exit_codes import ExitCode
 
 NAME = "config"
 PURPOSE = "show, check and change the settings that are kept"
+ALLOWED = "stratadesk config show has every setting and what it means."
 EXAMPLES = """\
 examples:
   stratadesk config show                       every setting, and who decides it
@@ -111,7 +112,7 @@ def change(arguments: argparse.Namespace) -> int:
         value = from_texts(setting.flag, arguments.values)
     except ValueError as error:
         text = " ".join(arguments.values)
-        raise UsageError(f"{setting.key}: {text!r} is not {error}.") from None
+        raise UsageError(f"{setting.key}: {text!r} is not {error}.", ALLOWED) from None
     path = user_file()
     aside = save_setting(path, setting.key, value)
     if aside is not None:

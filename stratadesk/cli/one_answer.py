@@ -114,7 +114,10 @@ def exit_code_of(end: Event) -> int:
     if isinstance(end, RequestFinished):
         cancelled = end.finish_reason is FinishReason.CANCELLED
         return ExitCode.INTERRUPTED if cancelled else ExitCode.OK
-    raise StrataDeskError("The engine stopped before the answer was complete.")
+    raise StrataDeskError(
+        "The engine stopped before the answer was complete.",
+        "Try again; stratadesk paths tells where the log with the details is.",
+    )
 
 
 @contextmanager

@@ -48,7 +48,10 @@ def build_request(arguments: argparse.Namespace) -> "Generate":
     )
     if "tokens" in written:
         if arguments.raw:
-            raise UsageError("--raw goes with -p: --tokens are the whole prompt as they are.")
+            raise UsageError(
+                "--raw goes with -p: --tokens are the whole prompt as they are.",
+                "Leave out --raw.",
+            )
         return replace(request, tokens=token_ids(arguments.tokens))
     text = read_text(arguments.prompt)
     if arguments.raw:

@@ -78,7 +78,7 @@ class GgufFile(MetadataGetters):
         """
         info = self.tensors.get(name)
         if info is None:
-            raise GgufError(f"{self.label} has no tensor {quote(name)}.")
+            raise GgufError(f"{self.label} has no tensor {quote(name)}.", DAMAGED)
         stored = self._files[info.shard].data
         if stored is None:
             raise ValueError(f"{self.label} is closed")

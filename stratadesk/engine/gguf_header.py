@@ -110,7 +110,7 @@ def _check_version(version: int, label: str) -> None:
         )
     raise GgufError(
         f"{label} has GGUF version {version}; versions 2 and 3 can be read.",
-        "Convert the model anew." if version < OLDEST_VERSION else "",
+        "Convert it anew." if version < OLDEST_VERSION else "Use a newer StrataDesk.",
     )
 
 

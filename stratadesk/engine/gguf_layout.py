@@ -68,7 +68,8 @@ def _known_format(header: Header, entry: TensorEntry) -> TensorFormat:
     if stored is None:
         raise UnsupportedModelError(
             f"Tensor {quote(entry.name)} of {header.label} has the unknown type {entry.type_id}; "
-            f"this version computes {', '.join(HOST_FORMATS)}."
+            f"this version computes {', '.join(HOST_FORMATS)}.",
+            "Choose another quantization of this model, or a newer StrataDesk.",
         )
     return stored
 

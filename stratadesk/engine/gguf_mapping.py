@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stratadesk.engine.gguf_cursor import quote
 from stratadesk.errors import GgufError
 
+NAME_A_FILE = "Name a .gguf file, or the folder that holds one model."
 _WINDOWS_LIMIT = 248
 """Longer paths need the extended form where long paths are not switched on."""
 
@@ -44,13 +45,15 @@ def _map(path: Path, label: str) -> mmap.mmap:
     try:
         status = os.stat(system_path(path))
         if not stat.S_ISREG(status.st_mode):
-            raise GgufError(f"{label} is not a regular file.")
+            raise GgufError(f"{label} is not a regular file.", NAME_A_FILE)
         if status.st_size == 0:
             raise GgufError(f"{label} is empty.", "Download it again.")
         with open(system_path(path), "rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
-        raise GgufError(f"There is no file {quote(str(path), limit=1000)}.") from None
+        raise GgufError(
+            f"There is no file {quote(str(path), limit=1000)}.", "Check the path."
+        ) from None
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
 
@@ -58,7 +61,10 @@ def _map(path: Path, label: str) -> mmap.mmap:
 def unreadable(path: Path, error: OSError | ValueError) -> GgufError:
     """Return the error for a file or folder that the system does not let us read."""
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return GgufError(f"{quote(path.name)} cannot be read: {reason}.")
+    return GgufError(
+        f"{quote(path.name)} cannot be read: {reason}.",
+        "Check that it is there and that you may read it.",
+    )
 
 
 def system_path(path: Path) -> str:

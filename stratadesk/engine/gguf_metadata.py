@@ -10,6 +10,7 @@ from stratadesk.engine.gguf_cursor import quote
 from stratadesk.engine.gguf_strings import StringArray
 from stratadesk.errors import GgufError
 
+OTHER_COPY = "Download the file again, or one that somebody else has converted."
 NumberArray = NDArray[np.generic]
 MetadataValue = bool | int | float | str | bytes | NumberArray | StringArray
 """A value as read: a string that is not UTF-8 stays `bytes`, number arrays are read-only."""
@@ -55,7 +56,9 @@ class MetadataGetters:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._mismatch(key, value, "a number")
         if not math.isfinite(value):
-            raise GgufError(f"{quote(key)} in {self.label} is {value}, not a finite number.")
+            raise GgufError(
+                f"{quote(key)} in {self.label} is {value}, not a finite number.", OTHER_COPY
+            )
         return float(value)
 
     def get_str(self, key: str, default: str | None = None) -> str:
@@ -104,8 +107,12 @@ class MetadataGetters:
     def _find(self, key: str, default: MetadataValue | None, wanted: str) -> MetadataValue:
         value = self.metadata.get(key, default)
         if value is None:
-            raise GgufError(f"{self.label} lacks the metadata key {quote(key)} ({wanted}).")
+            raise GgufError(
+                f"{self.label} lacks the metadata key {quote(key)} ({wanted}).", OTHER_COPY
+            )
         return value
 
     def _mismatch(self, key: str, value: MetadataValue, wanted: str) -> GgufError:
-        return GgufError(f"{quote(key)} in {self.label} is {describe(value)}, not {wanted}.")
+        return GgufError(
+            f"{quote(key)} in {self.label} is {describe(value)}, not {wanted}.", OTHER_COPY
+        )

@@ -116,7 +116,10 @@ def _only_model(folder: Path) -> Path:
     pieces = [folder / name for name in names if raw_part_error(name)]
     if pieces:
         return pieces[0]
-    raise GgufError(f"The folder {quote(str(folder), limit=1000)} holds no GGUF model.")
+    raise GgufError(
+        f"The folder {quote(str(folder), limit=1000)} holds no GGUF model.",
+        "Name a .gguf file; stratadesk models lists those found on this machine.",
+    )
 
 
 def _listed(names: Sequence[str], shown: int = 8) -> str:

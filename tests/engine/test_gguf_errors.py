@@ -58,7 +58,7 @@ def sentence_of(folder: Path, content: bytes) -> str:
     ("content", "words"),
     [
         (b"", "empty"),
-        (b"hello world", "not a GGUF file (it starts with b'hell')"),
+        (b"hello world", "not a GGUF file (it starts with 'hell', not with GGUF)"),
         (b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS pointer"),
         (b"<!DOCTYPE html><html>", "a web page"),
         (b"PK\x03\x04 and more", "zip archive"),
