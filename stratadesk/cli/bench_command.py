@@ -9,7 +9,7 @@ examples:
   stratadesk bench tui                 redraws, CPU share and key latency at 200 tokens/s
   stratadesk bench tui -m MODEL        also what the screen costs a model's decoding
   stratadesk bench host-kernels        weights/s of every tensor format on the CPU
-  stratadesk bench host-kernels --format Q4_K --json
+  stratadesk bench host-kernels --format Q4_K --from-memory --json
 """
 
 

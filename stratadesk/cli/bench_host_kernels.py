@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 PURPOSE = "how fast each tensor format is computed on the CPU"
 SECONDS = 0.5
 _GIGA = 1e9
+_SOURCES = {
+    "cache": "the same in every run: what fits stays in the CPU's cache",
+    "memory": "others in every run: they come from memory",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=SECONDS,
         help=f"time for each format; the fastest run counts (default {SECONDS})",
+    )
+    parser.add_argument(
+        "--from-memory",
+        action="store_true",
+        default=False,
+        help="take other weights at every run, so that they come from memory, as a model's do",
     )
     parser.add_argument("--json", action="store_true", default=False, help="print one JSON object")
 
@@ -52,13 +62,14 @@ def bench_host_kernels(arguments: argparse.Namespace) -> int:
 
     threads = numba.get_num_threads()
     copied = copy_speed(arguments.seconds)
-    speeds = format_speeds(names, arguments.seconds)
+    speeds = format_speeds(names, arguments.seconds, from_memory=arguments.from_memory)
+    source = "memory" if arguments.from_memory else "cache"
     if arguments.json:
         import json
 
-        print(json.dumps(_as_json(threads, copied, speeds), indent=2))
+        print(json.dumps({"from": source} | _as_json(threads, copied, speeds), indent=2))
         return ExitCode.OK
-    for line in _table(threads, copied, speeds):
+    for line in _table(threads, source, copied, speeds):
         print(line, flush=True)
     return ExitCode.OK
 
@@ -105,13 +116,11 @@ def _rates(speed: "Speed") -> dict[str, dict[str, float]]:
     return rates
 
 
-def _table(threads: int, copied: "Speed", speeds: Iterable["Speed"]) -> Iterator[str]:
+def _table(threads: int, source: str, copied: "Speed", speeds: Iterable["Speed"]) -> Iterator[str]:
     from stratadesk.kernels.host.speed import COLUMNS, ROWS
 
-    yield (
-        f"{ROWS} x {COLUMNS} weights times one vector, again and again: what fits stays in the "
-        "CPU's cache. Sums are float32; the fastest run counts."
-    )
+    yield f"{ROWS} x {COLUMNS} weights times one vector, {_SOURCES[source]}."
+    yield "Sums are float32; the fastest run counts."
     yield (
         f"Copying memory: {copied.n_bytes / copied.one_thread / _GIGA:.1f} GB/s on 1 thread, "
         f"{copied.n_bytes / copied.all_threads / _GIGA:.1f} GB/s on all {threads}."

@@ -75,7 +75,7 @@ def test_random_blocks_hold_ordinary_values_and_all_kinds_of_bytes(name: str) ->
 def test_a_product_is_timed_on_one_thread_and_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def product(item: object) -> Callable[[], None]:
+    def product(item: object, matrices: int) -> Callable[[], None]:
         return lambda: seen.append(numba.get_num_threads())
 
     monkeypatch.setattr(speed, "_product", product)
@@ -90,10 +90,33 @@ def test_the_timed_product_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> N
     calls = []
     monkeypatch.setattr(speed, "multiply", lambda *given: calls.append(given))
     FORMATS["F32"].rows.compile()
-    speed._product(FORMATS["F32"])()
+    speed._product(FORMATS["F32"], 1)()
     ((weight, addresses, x, *_, out, column),) = calls
     assert (weight.rows, weight.columns, x.shape, out.shape) == (2048, 4096, (1, 4096), (1, 2048))
     assert (addresses.tolist(), column) == ([weight.data.ctypes.data], 0)
+
+
+def test_weights_from_memory_are_others_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    used, wanted = [], []
+    monkeypatch.setattr(speed, "multiply", lambda weight, at, *_: used.append((weight, int(at[0]))))
+    FORMATS["Q8_0"].rows.compile()
+    run = speed._product(FORMATS["Q8_0"], 3)
+    for _ in range(4):
+        run()
+    addresses = [address for _, address in used]
+    assert len(set(addresses[:3])) == 3
+    assert addresses[3] == addresses[0]
+    for weight, address in used:
+        assert weight.data.ctypes.data == address
+        assert np.array_equal(weight.data, used[0][0].data)
+
+    def product(item: object, matrices: int) -> Callable[[], None]:
+        wanted.append(matrices)
+        return lambda: None
+
+    monkeypatch.setattr(speed, "_product", product)
+    (measured,) = speed.format_speeds(["Q8_0"], 0.001, from_memory=True)
+    assert wanted[0] * measured.n_bytes >= speed.COPIED_BYTES > (wanted[0] - 1) * measured.n_bytes
 
 
 @pytest.mark.usefixtures("small_copy")
@@ -101,6 +124,7 @@ def test_json_has_rates_of_the_copy_and_of_each_format(capsys: pytest.CaptureFix
     words = ("--format", "F32", "--format", "Q8_0", "--seconds", "0.01", "--json")
     assert bench_host_kernels(arguments(*words)) == 0
     printed = json.loads(capsys.readouterr().out)
+    assert printed["from"] == "cache"
     shape = {key: printed[key] for key in ("rows", "columns", "tokens", "threads")}
     assert shape == {
         "rows": 2048,
@@ -119,7 +143,8 @@ def test_json_has_rates_of_the_copy_and_of_each_format(capsys: pytest.CaptureFix
 def test_the_table_has_a_line_for_each_format(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench_host_kernels(arguments("--format", "Q8_0", "--seconds", "0.01")) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("Copying memory: ")
+    assert "stays in the CPU's cache" in lines[0]
+    assert lines[2].startswith("Copying memory: ")
     name, one, one_bytes, every, every_bytes, gain = lines[-1].split()
     assert name == "Q8_0"
     assert float(one_bytes) == pytest.approx(float(one) * 34 / 32, abs=0.02)
@@ -130,8 +155,9 @@ def test_the_table_has_a_line_for_each_format(capsys: pytest.CaptureFixture[str]
 @pytest.mark.usefixtures("small_copy")
 def test_the_command_line_knows_the_measurement(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bench", "host-kernels", "--format", "F16", "--seconds", "0.01", "--json"]
-    assert main(words) == 0
-    assert list(json.loads(capsys.readouterr().out)["formats"]) == ["F16"]
+    assert main([*words, "--from-memory"]) == 0
+    printed_object = json.loads(capsys.readouterr().out)
+    assert (printed_object["from"], list(printed_object["formats"])) == ("memory", ["F16"])
     assert main([*words, "--format", "Q4_X"]) == 2
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count("\n")) == ("", 1)

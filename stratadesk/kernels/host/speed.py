@@ -2,13 +2,15 @@
 
 What is measured is one token: a matrix of 2,048 x 4,096 weights times a vector, sums in float32.
 Other programs can only make a run slower, so the fastest of many runs counts, and runs on one
-thread and on all of them take turns.
+thread and on all of them take turns. One matrix used again and again may stay in the processor's
+cache; a model's weights come from memory, which enough matrices in turn show.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import cycle
 
 import numba
 import numpy as np
@@ -73,19 +75,24 @@ def copy_speed(seconds: float, n_bytes: int = COPIED_BYTES) -> Speed:
     return Speed("copy", 0, n_bytes, *times)
 
 
-def format_speeds(names: Sequence[str], seconds: float) -> Iterator[Speed]:
-    """Measure the formats `names`, each for `seconds`; kernels are compiled before."""
+def format_speeds(
+    names: Sequence[str], seconds: float, *, from_memory: bool = False
+) -> Iterator[Speed]:
+    """Measure the formats `names`, each for `seconds`; kernels are compiled before.
+
+    `from_memory`: every run takes the next of as many matrices as make up `COPIED_BYTES`.
+    """
     threads = numba.get_num_threads()
     for name in names:
         item = FORMATS[name]
         item.rows.compile()
         item.matmul.compile()
-        product = _product(item)
+        n_bytes = ROWS * item.units(COLUMNS) * np.dtype(item.unit).itemsize
+        product = _product(item, -(-COPIED_BYTES // n_bytes) if from_memory else 1)
         try:
             times = fastest([_on_threads(product, count) for count in (1, threads)], seconds)
         finally:
             numba.set_num_threads(threads)
-        n_bytes = ROWS * item.units(COLUMNS) * np.dtype(item.unit).itemsize
         yield Speed(name, ROWS * COLUMNS, n_bytes, *times)
 
 
@@ -107,16 +114,17 @@ def random_blocks(item: HostFormat, count: int) -> npt.NDArray[np.uint8]:
     return blocks
 
 
-def _product(item: HostFormat) -> Callable[[], None]:
-    """One run of the product with a matrix of this format."""
-    blocks = random_blocks(item, ROWS * COLUMNS // item.block_values)
-    weight = HostWeight.wrap(blocks.reshape(-1), item.name, (ROWS, COLUMNS))
+def _product(item: HostFormat, matrices: int) -> Callable[[], None]:
+    """One run of the product, each time with the next of `matrices` of this format."""
+    blocks = random_blocks(item, ROWS * COLUMNS // item.block_values).reshape(-1)
+    copies = [blocks, *(blocks.copy() for _ in range(matrices - 1))]
+    weights = [HostWeight.wrap(data, item.name, (ROWS, COLUMNS)) for data in copies]
     x = np.random.default_rng(1).standard_normal((1, COLUMNS), np.float32)
     out = np.empty((1, ROWS), np.float32)
     first = np.zeros(1, np.int32)
-    addresses = weight.addresses(first)
     sorted_by = (first, np.array([0, 1], np.int32))
-    return lambda: multiply(weight, addresses, x, 1, sorted_by, out, 0)
+    turns = cycle([(weight, weight.addresses(first)) for weight in weights])
+    return lambda: multiply(*next(turns), x, 1, sorted_by, out, 0)
 
 
 def _on_threads(work: Callable[[], None], threads: int) -> Callable[[], None]:
