@@ -101,15 +101,6 @@ ENGINE_FLAGS = (
         "how keys and values are kept in the KV cache",
         choices=("f32", "f16", "q8_0"),
     ),
-    Flag(
-        "chunk",
-        ("--chunk",),
-        int,
-        0,
-        "prompt tokens computed at once; 0 leaves the choice to StrataDesk",
-        aliases=("-ub", "--ubatch-size"),
-        low=0,
-    ),
 )
 
 SAMPLING_FLAGS = (
@@ -214,7 +205,15 @@ def _engine_flag(field: str) -> Flag:
 
 
 LOGITS_FLAGS = (
-    replace(_engine_flag("chunk"), default=512, help="tokens computed at once; 0 takes all"),
+    Flag(
+        "chunk",
+        ("--chunk",),
+        int,
+        512,
+        "tokens computed at once; 0 takes all",
+        aliases=("--prefill", "-ub", "--ubatch-size"),
+        low=0,
+    ),
     replace(_engine_flag("kv_format"), default="f32"),
     _engine_flag("device"),
 )

@@ -30,8 +30,10 @@ VRAM_FLAGS = (
         int,
         "auto",
         "prompt tokens computed at once; auto takes the quickest for each prompt",
+        aliases=("--chunk", "-ub", "--ubatch-size"),
         low=1,
         high=8192,
+        unset=0,
         words=("auto",),
     ),
     Flag(

@@ -58,7 +58,9 @@ def test_flags_reach_the_settings() -> None:
     ("ours", "llama_cpp"),
     [
         ("--max-context 64", "--ctx-size 64"),
-        ("--chunk 64", "-ub 64"),
+        ("--prefill 64", "--chunk 64"),
+        ("--prefill auto", "--chunk 0"),
+        ("--prefill 64", "-ub 64"),
         ("--chunk 64", "--ubatch-size 64"),
         ("-n 5", "--n-predict 5"),
         ("-n 0", "-n -1"),
@@ -69,6 +71,24 @@ def test_flags_reach_the_settings() -> None:
 )
 def test_names_of_llama_cpp_mean_the_same(ours: str, llama_cpp: str) -> None:
     assert parse(*RUN, *ours.split()) == parse(*RUN, *llama_cpp.split())
+
+
+def test_one_flag_by_two_names_reaches_the_engine() -> None:
+    for name in ("--chunk", "--prefill"):
+        assert engine_settings(parse(*RUN, name, "64")).chunk == 64
+        logits = ["logits", "-m", "x", "--tokens", "1", "-o", "out.npz", name, "64"]
+        assert parse(*logits).chunk == 64
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["logits"]])
+def test_what_this_version_refuses_is_not_offered(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(*command, "--help")
+    shown = capsys.readouterr().out
+    assert "--spec" not in shown
+    assert "--mtp" in shown
 
 
 def test_seed_minus_one_draws_a_fresh_seed() -> None:
@@ -85,7 +105,7 @@ def test_flags_before_the_command_are_kept() -> None:
     [
         ([*RUN, "--top-p", "1.5"], "'1.5' is not a number from 0 to 1"),
         ([*RUN, "-n", "many"], "'many' is not a whole number, 0 or more"),
-        ([*RUN, "--chunk", "-1"], "'-1' is not a whole number, 0 or more"),
+        ([*RUN, "--chunk", "-1"], "'-1' is not auto or a whole number from 1 to 8192"),
         ([*RUN, "--temp", "nan"], "'nan' is not a number from 0 to 100"),
         ([*RUN, "--kv", "q4_0"], "--kv: invalid choice: 'q4_0'"),
         ([*RUN, "--tokens", "1"], "--tokens: not allowed with argument -p/--prompt"),

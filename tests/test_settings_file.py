@@ -119,7 +119,9 @@ def documents(draw: st.DrawFn) -> tuple[str, list[str]]:
     lines, said = [], []
     for section in draw(st.permutations(["sampling", "memory", "engine", "unknown"])):
         lines.append(f"[{section}]")
-        for name in draw(st.lists(st.sampled_from(["a", "top_p", "chunk", "z9"]), unique=True)):
+        for name in draw(
+            st.lists(st.sampled_from(["a", "top_p", "max_context", "z9"]), unique=True)
+        ):
             comment = "# " + draw(comments)
             said.append(comment)
             lines += [comment, f"{name} = {_toml(draw(values))}  {comment}"]
@@ -134,7 +136,10 @@ def _toml(value: object) -> str:
 
 
 @settings(deadline=None, max_examples=60)
-@given(documents(), st.sampled_from(["sampling.top_k", "memory.vram_reserve_mib", "engine.chunk"]))
+@given(
+    documents(),
+    st.sampled_from(["sampling.top_k", "memory.vram_reserve_mib", "engine.max_context"]),
+)
 def test_all_comments_and_values_survive_a_change(
     document: tuple[str, list[str]], key: str
 ) -> None:
@@ -145,7 +150,7 @@ def test_all_comments_and_values_survive_a_change(
     wanted[section][name] = 42
     assert parse_toml(changed) == wanted
     for comment in said:
-        assert changed.count(comment) >= text.count(comment) - (key == "engine.chunk")
+        assert changed.count(comment) >= text.count(comment) - (key == "engine.max_context")
 
 
 def test_a_damaged_file_is_set_aside_and_never_overwritten(path: Path) -> None:
@@ -193,7 +198,7 @@ def test_a_file_that_cannot_be_read_is_left_alone(path: Path) -> None:
 
 def test_every_wrong_value_and_unknown_key_is_named_with_its_line(path: Path) -> None:
     text = '[sampling]\ntop_k = "many"\ntop_p = 2\nmin_p = true\ntemprature = 1\n\n'
-    text += '[memori]\nspec = 1\ntheme = "loose"\n'
+    text += '[memori]\npin_gib = 1\ntheme = "loose"\n'
     contents = read_settings(write(path, text))
     told = {(problem.line, problem.key, problem.unknown) for problem in contents.problems}
     assert told == {
@@ -207,14 +212,15 @@ def test_every_wrong_value_and_unknown_key_is_named_with_its_line(path: Path) ->
     sentences = " ".join(map(str, contents.problems))
     assert "'many' is not a whole number, 0 or more" in sentences
     assert "'sampling.temprature'. The nearest is sampling.temperature" in sentences
-    assert "'memori.spec'. The nearest is memory.spec" in sentences
+    assert "'memori.pin_gib'. The nearest is memory.pin_gib" in sentences
     assert contents.values == {}
 
 
 def test_values_are_taken_as_toml_has_them(path: Path) -> None:
     text = (
         "[sampling]\ntemperature = 1\nseed = -1\nstop = ['a', 'b']\n"
-        "[memory]\nprefill = 'auto'\npin_gib = 2.5\nmtp = true\n[models]\nfolders = '/one'\n"
+        "[memory]\nprefill = 'auto'\npin_gib = 2.5\n"
+        "[interface]\nascii = true\n[models]\nfolders = '/one'\n"
     )
     assert read_settings(write(path, text)).values == {
         "sampling.temperature": 1.0,
@@ -222,7 +228,7 @@ def test_values_are_taken_as_toml_has_them(path: Path) -> None:
         "sampling.stop": ("a", "b"),
         "memory.prefill": "auto",
         "memory.pin_gib": 2.5,
-        "memory.mtp": True,
+        "interface.ascii": True,
         "models.folders": ("/one",),
     }
 
@@ -261,7 +267,7 @@ def test_a_link_stays_a_link_and_permissions_stay(path: Path, tmp_path: Path) ->
 
 
 def test_windows_that_save_at_once_lose_nothing(own_home: Path) -> None:
-    keys = ("top_k", "penalty_last_n", "chunk", "max_context")
+    keys = ("top_k", "penalty_last_n", "max_context")
     code = (
         "import sys\nfrom stratadesk.settings_file import remember\n"
         "for number in range(1, 16):\n    remember(sys.argv[1], number)\n"

@@ -75,14 +75,14 @@ def test_what_is_wrong_in_a_file_leaves_the_next_to_decide(project: Path) -> Non
 
 @pytest.mark.usefixtures("project")
 def test_the_command_line_is_filled_in_and_never_overruled() -> None:
-    for key, value in (("temperature", 0.25), ("top_k", 9), ("kv_format", "q8_0"), ("chunk", 64)):
+    for key, value in (("temperature", 0.25), ("top_k", 9), ("kv_format", "q8_0"), ("prefill", 64)):
         save_setting(user_file(), key, value)
     parsed = build_parser().parse_args(["run", "-m", "x", "-p", "hi", "--top-k", "3"])
-    arguments, _ = with_kept(parsed, ("engine", "sampling"))
+    arguments, _ = with_kept(parsed, ("engine", "sampling", "memory"))
     assert sampling_settings(arguments).temperature == 0.25
     assert sampling_settings(arguments).top_k == 3
     assert engine_settings(arguments).kv_format is KvFormat.Q8_0
-    assert kept_fields(arguments) == {"temperature", "kv_format", "chunk"}
+    assert kept_fields(arguments) == {"temperature", "kv_format", "prefill"}
 
 
 @pytest.mark.usefixtures("project")

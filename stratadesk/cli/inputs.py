@@ -84,7 +84,7 @@ def engine_settings(arguments: argparse.Namespace) -> "EngineSettings":
     given["device"] = device(arguments)
     given["mtp"] = drafts(arguments)
     given["plan"], given["machine"] = simulated_card(arguments)
-    if "chunk" not in given and isinstance(getattr(arguments, "prefill", None), int):
+    if isinstance(getattr(arguments, "prefill", None), int):
         given["chunk"] = arguments.prefill
     if "kv_format" in given:
         given["kv_format"] = KvFormat(given["kv_format"])

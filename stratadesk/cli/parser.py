@@ -1,7 +1,7 @@
 """The argument parser, built from the tables of `settings.py`; every command has examples."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stratadesk.cli import bench_command, config_command, demo_command, models_command
@@ -155,11 +155,12 @@ def build_parser() -> Parser:
     return parser
 
 
-def add_flag(parser: argparse._ActionsContainer, flag: Flag) -> None:
-    """Let `parser` accept `flag` and, unlisted in its help, the aliases."""
-    shown = (
+def add_flag(parser: argparse._ActionsContainer, flag: Flag, *, listed: bool = True) -> None:
+    """Let `parser` accept `flag` and, never listed in its help, the aliases."""
+    words = (
         f"{flag.help} (default {_written(flag.default)})" if flag.default is not None else flag.help
     )
+    shown = words if listed else argparse.SUPPRESS
     for names, text in ((flag.names, shown), (flag.aliases, argparse.SUPPRESS)):
         if names and flag.kind is bool:
             parser.add_argument(
@@ -204,17 +205,23 @@ def _add_groups(parser: Parser) -> None:
     _add_card(parser)
 
 
-def _add_group(parser: Parser, title: str, flags: Iterable[Flag]) -> argparse._ArgumentGroup:
+def _add_group(
+    parser: Parser, title: str, flags: Iterable[Flag], unlisted: Container[str] = ()
+) -> argparse._ArgumentGroup:
     group = parser.add_argument_group(title)
     for flag in flags:
-        add_flag(group, flag)
+        add_flag(group, flag, listed=flag.field not in unlisted)
     return group
 
 
-def _add_card(parser: Parser) -> None:
-    """Add the flags about a card's memory; any of them has the host simulate a card."""
+def _add_card(parser: Parser, without: Container[str] = ()) -> None:
+    """Add the flags about a card's memory; any of them has the host simulate a card.
+
+    Fields in `without` are left out. What this version refuses is taken, but not listed.
+    """
     title = "memory of the card (without a GPU: of a simulated one)"
-    group = _add_group(parser, title, (*CARD_FLAGS, *VRAM_FLAGS))
+    flags = (flag for flag in (*CARD_FLAGS, *VRAM_FLAGS) if flag.field not in without)
+    group = _add_group(parser, title, flags, unlisted=("spec",))
     group.add_argument(
         "--force", action="store_true", help="go on without the reserve, or with too little RAM"
     )
@@ -271,7 +278,7 @@ def _add_logits(commands: "Commands") -> None:
     parser.add_argument("-o", "--output", metavar="OUT.npz", required=True, help="file to write")
     for flag in LOGITS_FLAGS:
         add_flag(parser, flag)
-    _add_card(parser)
+    _add_card(parser, without=("prefill",))
 
 
 def _add_tokenize(commands: "Commands") -> None:

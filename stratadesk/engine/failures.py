@@ -55,5 +55,5 @@ def _memory_shortage(doing: str) -> MemoryShortageError:
     return MemoryShortageError(
         f"{doing} needs more RAM than there is: StrataDesk holds {mib(memory.resident):,.0f} MiB, "
         f"and {mib(memory.available):,.0f} MiB of {mib(memory.total):,.0f} MiB are available.",
-        "Close other programs, or choose a smaller --max-context or --chunk.",
+        "Close other programs, or choose a smaller --max-context or --prefill.",
     )
