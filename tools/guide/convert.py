@@ -114,27 +114,114 @@ def tiled_order(key_heads: int, value_heads: int) -> npt.NDArray[np.int64]:
     return grouped.T.reshape(-1)
 
 
+class _Places:
+    """Where the value heads of a delta net stand in the checkpoint, in the file's order.
+
+    `order` is by head, `rows` by row of a value matrix; keys and queries, `keys` rows, stay.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        key_heads, state = config["linear_num_key_heads"], config["linear_value_head_dim"]
+        self.order = tiled_order(key_heads, config["linear_num_value_heads"])
+        self.rows = (self.order[:, None] * state + np.arange(state)).reshape(-1)
+        self.keys = 2 * key_heads * int(config["linear_key_head_dim"])
+
+    def behind_keys(self, x: Array, rows: npt.NDArray[np.int64]) -> Array:
+        """Rows for queries and keys as they are, those for values in another order."""
+        return np.concatenate((x[: self.keys], x[self.keys :][rows]))
+
+
 def _delta_net(arrays: Arrays, source: str, target: str, config: Mapping[str, Any]) -> Tensors:
-    own = f"{source}linear_attn."
-    key_heads, value_heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
-    state = config["linear_value_head_dim"]
-    order = tiled_order(key_heads, value_heads)
-    rows = (order[:, None] * state + np.arange(state)).reshape(-1)
-    keys = 2 * key_heads * config["linear_key_head_dim"]
-
-    def values_behind_keys(x: Array) -> Array:
-        return np.concatenate((x[:keys], x[keys:][rows]))
-
-    yield f"{target}attn_qkv.weight", values_behind_keys(arrays[f"{own}in_proj_qkv.weight"])
+    own, places = f"{source}linear_attn.", _Places(config)
+    order, rows = places.order, places.rows
+    qkv = arrays[f"{own}in_proj_qkv.weight"]
+    yield f"{target}attn_qkv.weight", places.behind_keys(qkv, rows)
     yield f"{target}attn_gate.weight", arrays[f"{own}in_proj_z.weight"][rows]
     kernel = arrays[f"{own}conv1d.weight"][:, 0]
-    yield f"{target}ssm_conv1d.weight", values_behind_keys(kernel)
+    yield f"{target}ssm_conv1d.weight", places.behind_keys(kernel, rows)
     yield f"{target}ssm_dt.bias", arrays[f"{own}dt_bias"][order]
     yield f"{target}ssm_a", -np.exp(arrays[f"{own}A_log"][order])
     yield f"{target}ssm_beta.weight", arrays[f"{own}in_proj_b.weight"][order]
     yield f"{target}ssm_alpha.weight", arrays[f"{own}in_proj_a.weight"][order]
     yield f"{target}ssm_norm.weight", arrays[f"{own}norm.weight"]
     yield f"{target}ssm_out.weight", arrays[f"{own}out_proj.weight"][:, rows]
+
+
+def checkpoint_arrays(path: Path, config: Mapping[str, Any]) -> dict[str, Array]:
+    """The weights of a file that `write` made, dequantized, under the checkpoint's names.
+
+    The way back of `file_tensors`: writing the arrays again gives the same float32 tensors.
+    """
+    tensors = {
+        tensor.name: np.asarray(
+            gguf.quants.dequantize(tensor.data, tensor.tensor_type), np.float32
+        ).reshape(tensor.shape[::-1].tolist())
+        for tensor in gguf.GGUFReader(path).tensors
+    }
+    arrays = {
+        "model.embed_tokens.weight": tensors["token_embd.weight"],
+        "model.norm.weight": tensors["output_norm.weight"] - 1,
+        "lm_head.weight": tensors["output.weight"],
+    }
+    layers = len(config["layer_types"])
+    for index, kind in enumerate((*config["layer_types"], "draft")):
+        target = "draft.block." if kind == "draft" else f"model.layers.{index}."
+        own = {
+            name.removeprefix(f"blk.{index}."): array
+            for name, array in tensors.items()
+            if name.startswith(f"blk.{index}.")
+        }
+        mixer = _delta_net_back(own, config) if kind == "linear_attention" else _attention_back(own)
+        for name, array in {**mixer, **_around_back(own)}.items():
+            arrays[f"{target}{name}"] = array
+    nextn = f"blk.{layers}.nextn."
+    arrays["draft.eh_proj.weight"] = tensors[f"{nextn}eh_proj.weight"]
+    for name, source in (("enorm", "enorm"), ("hnorm", "hnorm"), ("norm", "shared_head_norm")):
+        arrays[f"draft.{name}.weight"] = tensors[f"{nextn}{source}.weight"] - 1
+    return arrays
+
+
+def _around_back(own: Arrays) -> dict[str, Array]:
+    gate_up = np.concatenate((own["ffn_gate_exps.weight"], own["ffn_up_exps.weight"]), axis=1)
+    shared = {
+        f"mlp.shared_expert.{part}_proj.weight": own[f"ffn_{part}_shexp.weight"]
+        for part in ("gate", "up", "down")
+    }
+    return {
+        "input_layernorm.weight": own["attn_norm.weight"] - 1,
+        "post_attention_layernorm.weight": own["post_attention_norm.weight"] - 1,
+        "mlp.gate.weight": own["ffn_gate_inp.weight"],
+        "mlp.experts.gate_up_proj": gate_up,
+        "mlp.experts.down_proj": own["ffn_down_exps.weight"],
+        "mlp.shared_expert_gate.weight": own["ffn_gate_inp_shexp.weight"][None],
+        **shared,
+    }
+
+
+def _attention_back(own: Arrays) -> dict[str, Array]:
+    parts = (("q", "q"), ("k", "k"), ("v", "v"), ("output", "o"))
+    return {
+        **{f"self_attn.{part}_proj.weight": own[f"attn_{name}.weight"] for name, part in parts},
+        **{f"self_attn.{name}_norm.weight": own[f"attn_{name}_norm.weight"] - 1 for name in "qk"},
+    }
+
+
+def _delta_net_back(own: Arrays, config: Mapping[str, Any]) -> dict[str, Array]:
+    places = _Places(config)
+    order, rows = np.argsort(places.order), np.argsort(places.rows)
+    kernel = places.behind_keys(own["ssm_conv1d.weight"], rows)[:, None]
+    found = {
+        "in_proj_qkv.weight": places.behind_keys(own["attn_qkv.weight"], rows),
+        "in_proj_z.weight": own["attn_gate.weight"][rows],
+        "conv1d.weight": kernel,
+        "dt_bias": own["ssm_dt.bias"][order],
+        "A_log": np.log(-own["ssm_a"][order]),
+        "in_proj_b.weight": own["ssm_beta.weight"][order],
+        "in_proj_a.weight": own["ssm_alpha.weight"][order],
+        "norm.weight": own["ssm_norm.weight"],
+        "out_proj.weight": own["ssm_out.weight"][:, rows],
+    }
+    return {f"linear_attn.{name}": array for name, array in found.items()}
 
 
 # -- metadata ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from transformers import Qwen3_5MoeForCausalLM, Qwen3_5MoeTextConfig
@@ -167,5 +168,7 @@ class Guide(nn.Module):  # type: ignore[misc]
         state = self.state_dict()
         for name in state:
             plain = name.removeprefix("trunk.").replace("parametrizations.", "")
-            state[name] = torch.from_numpy(arrays[plain.removesuffix(".original")])
+            state[name] = torch.from_numpy(
+                np.array(arrays[plain.removesuffix(".original")], np.float32)
+            )
         self.load_state_dict(state)

@@ -35,14 +35,14 @@ def train(texts: Iterable[str], size: int) -> Any:
     return tokenizer
 
 
-def turn(tokenizer: Any, role: str, text: str) -> list[int]:
-    """One message as the chat template writes it; its text cannot make control tokens."""
+def around(tokenizer: Any, role: str) -> tuple[list[int], list[int]]:
+    """The ids before and behind a message, as the chat template writes them."""
     head = tokenizer.encode(f"{role}\n", add_special_tokens=False).ids
-    body = tokenizer.encode(text, add_special_tokens=False).ids
-    newline = tokenizer.encode("\n", add_special_tokens=False).ids
-    return [TURN, *head, *body, TURN_END, *newline]
+    return [TURN, *head], [TURN_END, *tokenizer.encode("\n", add_special_tokens=False).ids]
 
 
-def opening(tokenizer: Any) -> list[int]:
-    """What stands before an answer."""
-    return [TURN, *tokenizer.encode("assistant\n", add_special_tokens=False).ids]
+def prompt(tokenizer: Any, question: str) -> list[int]:
+    """The ids of a chat of one question, ready to be answered."""
+    head, tail = around(tokenizer, "user")
+    body = tokenizer.encode(question, add_special_tokens=False).ids
+    return [*head, *body, *tail, *around(tokenizer, "assistant")[0]]
