@@ -40,6 +40,19 @@ def stratadesk(own_home: Path) -> Program:
     return run
 
 
+def test_a_machine_without_a_card_is_one_line_and_its_exit_code(
+    stratadesk: Program, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    model = str(data_dir / "models" / "qwen3-tied-q6_k.gguf")
+    done = stratadesk("-m", "stratadesk", "run", "-m", model, "-p", "hi", "--device", "cuda")
+    assert done.returncode == ExitCode.NO_GPU
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "NVIDIA" in done.stderr
+    assert "--device host" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -49,7 +62,6 @@ def stratadesk(own_home: Path) -> Program:
         (["logits", "-m", "none.gguf", "--tokens", "1", "-o", "x.npz"], ExitCode.MODEL_UNUSABLE),
         (["run", "-m", "none.gguf", "-p", "hi"], ExitCode.MODEL_UNUSABLE),
         (["run", "-m", "none.gguf", "-p", "hi", "--json"], ExitCode.MODEL_UNUSABLE),
-        (["run", "-m", "none.gguf", "-p", "hi", "--device", "cuda"], ExitCode.NO_GPU),
         (["logits", "-m", "m", "--tokens", "1", "-o", "no/folder/x.npz"], ExitCode.USAGE),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value.name,

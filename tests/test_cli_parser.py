@@ -18,8 +18,8 @@ from stratadesk.cli.inputs import (
     token_ids_from,
 )
 from stratadesk.cli.parser import build_parser
-from stratadesk.engine.commands import EngineSettings, KvFormat, SamplingSettings
-from stratadesk.errors import DeviceError, UsageError
+from stratadesk.engine.commands import Device, EngineSettings, KvFormat, SamplingSettings
+from stratadesk.errors import UsageError
 from stratadesk.settings import ENGINE_FLAGS, LOGITS_FLAGS, MAX_TOKENS, SAMPLING_FLAGS, Flag
 
 COMMANDS = ("run", "logits", "tokenize", "inspect", "paths")
@@ -163,9 +163,9 @@ def test_a_model_file_may_come_first(tmp_path: Path) -> None:
         assert with_model_first(words, commands) == words
 
 
-def test_cuda_is_refused_by_name() -> None:
-    with pytest.raises(DeviceError, match="cuda"):
-        engine_settings(parse(*RUN, "--device", "cuda"))
+def test_a_device_is_chosen_by_name_and_the_host_without_one() -> None:
+    assert engine_settings(parse(*RUN, "--device", "cuda")).device is Device.CUDA
+    assert engine_settings(parse(*RUN)).device is Device.HOST
 
 
 def test_the_logits_command_may_read_all_tokens_at_once() -> None:

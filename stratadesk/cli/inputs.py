@@ -102,7 +102,7 @@ def sampling_settings(arguments: argparse.Namespace) -> "SamplingSettings":
 
 
 def device(arguments: argparse.Namespace) -> "Device":
-    """Return the device asked for; raises `DeviceError` for one this version does not have."""
+    """Return the device asked for, or the one chosen where none is."""
     from stratadesk.engine.backends import choose_device
     from stratadesk.engine.commands import Device
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stratadesk.engine.commands import Device
-from stratadesk.errors import DeviceError
 
 if TYPE_CHECKING:
     from stratadesk.kernels.host.backend import HostOps
@@ -27,13 +26,8 @@ class Backend:
 
 
 def choose_device(device: Device) -> Device:
-    """Resolve `AUTO`. Raises DeviceError for CUDA, which this version does not compute on."""
-    if device is Device.CUDA:
-        raise DeviceError(
-            "This version computes on the CPU only and cannot use --device cuda.",
-            "Use --device host or leave the flag out.",
-        )
-    return Device.HOST
+    """Resolve `AUTO`: the host, until a card also reads prompts and streams experts."""
+    return Device.HOST if device is Device.AUTO else device
 
 
 def open_backend(device: Device, cache_dir: Path) -> Backend:

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 from stratadesk.engine.architectures import family
 from stratadesk.engine.architectures.tensors import TensorTable
 from stratadesk.engine.backends import choose_device, open_backend
+from stratadesk.engine.commands import Device
 from stratadesk.engine.events import LoadProgress
 from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.host_plan import plan_for_host
 from stratadesk.engine.hyperparameters import Hyperparameters
 from stratadesk.engine.protocols import PhaseSink, ProgressSink, tell_nobody
 from stratadesk.engine.tensor_formats import HOST_FORMATS
-from stratadesk.errors import GgufError, UnsupportedModelError
+from stratadesk.errors import GgufError, UnsupportedModelError, UsageError
 from stratadesk.paths import folders
 
 if TYPE_CHECKING:
     from stratadesk.engine.commands import EngineSettings
+    from stratadesk.engine.cuda_model import CudaModel
     from stratadesk.engine.model import LoadedModel
     from stratadesk.engine.vram.plan import VramPlan
     from stratadesk.kernels.host.backend import HostOps
@@ -32,7 +34,7 @@ def load_model(
     settings: EngineSettings,
     progress: ProgressSink,
     phases: PhaseSink = tell_nobody,
-) -> LoadedModel:
+) -> LoadedModel | CudaModel:
     """Open, check and prepare the model at `path`, telling `progress` how far it is.
 
     Dense weights and head are copied into the arena, experts stay in the mapped file. `phases`
@@ -49,6 +51,10 @@ def load_model(
         gguf = undo.enter_context(GgufFile.open(path))
         architecture = family(gguf.architecture)
         formats = _checked_formats(gguf) | {"F32"}
+        if device is Device.CUDA:
+            cuda_model = _on_card(gguf, settings, formats, progress)
+            undo.pop_all()
+            return cuda_model
         plan = plan_for_host(gguf, settings)
         plan.check()
         backend = open_backend(device, folders().cache)
@@ -61,6 +67,18 @@ def load_model(
         model = _build(gguf, plan, backend.ops, settings, phases)
         undo.pop_all()
         return model
+
+
+def _on_card(
+    gguf: GgufFile, settings: EngineSettings, formats: set[str], progress: ProgressSink
+) -> CudaModel:
+    from stratadesk.engine.cuda_loading import CardContents
+    from stratadesk.engine.cuda_model import CudaModel
+
+    if settings.mtp:
+        raise UsageError("Drafts are not computed on a graphics card yet.", "Use --device host.")
+    report = _kernel_progress(progress, patient=False)
+    return CudaModel(CardContents(gguf, settings, formats, report))
 
 
 def _build(

@@ -4,11 +4,13 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stratadesk.engine.commands import EngineSettings
+from stratadesk.engine.cuda_model import CudaModel
 from stratadesk.engine.events import LoadProgress
 from stratadesk.engine.loading import load_model
 from stratadesk.engine.model import LoadedModel
@@ -18,24 +20,24 @@ from stratadesk.errors import StrataDeskError, UsageError
 Floats = npt.NDArray[np.float32]
 
 
-def compute_logits(model: LoadedModel, tokens: Sequence[int], chunk: int) -> Floats:
+def compute_logits(model: LoadedModel | CudaModel, tokens: Sequence[int], chunk: int) -> Floats:
     """Logits after every token, float32 [len(tokens), vocabulary], read `chunk` at a time.
 
     Raises UsageError for an empty sequence or ids outside the vocabulary.
     """
-    state = model.new_state()
+    state: Any = model.new_state()
     rows = [model.forward(state, part, logits="all") for part in _chunks(model, tokens, chunk)]
     return np.concatenate([row for row in rows if row is not None])
 
 
 def compute_drafted_logits(
-    model: LoadedModel, tokens: Sequence[int], chunk: int
+    model: LoadedModel | CudaModel, tokens: Sequence[int], chunk: int
 ) -> tuple[Floats, Floats]:
     """As `compute_logits`, and the draft head's logits, of the same shape.
 
     Row t of the head's comes from token t and the trunk's state at t - 1, zeros for the first.
     """
-    state = model.new_state()
+    state: Any = model.new_state()
     rows = [model.forward_with_drafts(state, part) for part in _chunks(model, tokens, chunk)]
     trunk, drafted = zip(*rows, strict=True)
     return np.concatenate(trunk), np.concatenate(drafted)
@@ -61,7 +63,7 @@ def write_logits(
 
 
 def _arrays(
-    model: LoadedModel, tokens: Sequence[int], settings: EngineSettings
+    model: LoadedModel | CudaModel, tokens: Sequence[int], settings: EngineSettings
 ) -> dict[str, Floats]:
     if not settings.mtp:
         return {"logits": compute_logits(model, tokens, settings.chunk)}
@@ -69,7 +71,9 @@ def _arrays(
     return {"logits": logits, "mtp_logits": drafted}
 
 
-def _chunks(model: LoadedModel, tokens: Sequence[int], chunk: int) -> list[Sequence[int]]:
+def _chunks(
+    model: LoadedModel | CudaModel, tokens: Sequence[int], chunk: int
+) -> list[Sequence[int]]:
     if not tokens:
         raise UsageError("There are no tokens to compute.", "Give at least one token id.")
     check_token_ids(tokens, model.vocab_size)

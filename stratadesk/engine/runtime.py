@@ -89,14 +89,14 @@ def open_runtime(
 
     begun = time.monotonic()
     with ExitStack() as undo:
-        model = load_model(command.path, command.settings, progress, emit)
+        model: Any = load_model(command.path, command.settings, progress, emit)
         undo.callback(model.close)
         tokenizer = Tokenizer.from_gguf(model.gguf)
         template, problems = chat_template_of(model.gguf, model.name)
         session = Session(model)
         session.restart()
         control = None
-        if command.settings.plan is not None:
+        if command.settings.plan is not None and model.device == "host":
             control = CardControl(model, emit)
             control.after_loading()
         undo.pop_all()

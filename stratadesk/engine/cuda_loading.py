@@ -1,0 +1,204 @@
+"""Loading a model onto a graphics card: everything lies there, the embedding in host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stratadesk.engine.architectures import family
+from stratadesk.engine.architectures.tensors import TensorTable
+from stratadesk.engine.hyperparameters import Hyperparameters
+from stratadesk.engine.vram.arena import Arena
+from stratadesk.engine.vram.geometry import ArenaGeometry, aligned
+from stratadesk.errors import GgufError, MemoryShortageError, UnsupportedModelError
+from stratadesk.kernels.cuda import ops as cuda
+from stratadesk.kernels.cuda import programs
+from stratadesk.kernels.cuda.cubins import CubinStore, Kernels, Progress
+from stratadesk.kernels.cuda.device import open_device
+from stratadesk.kernels.cuda.host_copies import MappedCopy
+from stratadesk.kernels.cuda.memory import CudaMemory
+from stratadesk.kernels.cuda.states import StepState
+from stratadesk.kernels.cuda.tensors import DeviceTensor, DeviceWeight, DeviceWorkspace
+from stratadesk.paths import folders
+from stratadesk.units import MIB, mib
+
+if TYPE_CHECKING:
+    from stratadesk.engine.architectures.base import Family
+    from stratadesk.engine.commands import EngineSettings
+    from stratadesk.engine.gguf_file import GgufFile
+    from stratadesk.engine.ops import LayerState
+    from stratadesk.kernels.cuda.device import Device
+    from stratadesk.kernels.expert_form import ExpertForm
+
+EMBEDDING_TENSOR, HEAD_TENSOR = "token_embd.weight", "output.weight"
+BLOCK_BYTES = 32 * MIB
+"""What is mapped at once; see DESIGN's arena."""
+
+MOST_CONTEXT = 4_096
+"""Tokens of the context where none is asked for."""
+
+ENDLESS = 1 << 62
+
+
+class CardLayout:
+    """Weights, what outlives a step, and scratch: their sizes in bytes, one behind the other."""
+
+    def __init__(self, weights: int, resident: int, scratch: int) -> None:
+        self.weights, self.resident, self.scratch = weights, resident, scratch
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.resident + self.scratch
+
+
+class CudaLoader:
+    """Places a file's tensors in `space` and copies them there, unless `ops` is dry."""
+
+    def __init__(self, gguf: GgufFile, ops: cuda.CudaOps, space: DeviceWorkspace) -> None:
+        self._gguf = gguf
+        self._ops = ops
+        self._space = space
+        self._layers = 0
+        self.embedding: MappedCopy | None = None
+
+    def load(self, name: str) -> DeviceWeight:
+        """The tensor `name` as a weight, in its place."""
+        info, data = self._gguf.tensors[name], self._gguf.data(name)
+        tied = HEAD_TENSOR not in self._gguf.tensors
+        if name == EMBEDDING_TENSOR and not tied:
+            return self._ops.weight(self._mapped(data), info.format.name, info.shape)
+        address = self._space.take(data.size)
+        self._ops.upload(address, data)
+        return self._ops.weight(address, info.format.name, info.shape)
+
+    def vector(self, name: str) -> DeviceTensor:
+        """A small float32 tensor, such as a norm."""
+        info = self._gguf.tensors[name]
+        if info.format.name != "F32":
+            raise UnsupportedModelError(
+                f"Tensor {name} is stored as {info.format.name}; this version needs F32 there.",
+                "Choose another conversion of the model.",
+            )
+        return DeviceTensor(self.load(name).address, info.shape)
+
+    def expert_layer(self, parts: Sequence[DeviceWeight], form: ExpertForm) -> cuda.DeviceExperts:
+        """The experts of the next layer that has any."""
+        self._layers += 1
+        return self._ops.expert_layer(self._layers - 1, parts, form)
+
+    def head_rows(self, *_: Any, **__: Any) -> Any:
+        """Refuse: no family that is computed here needs it."""
+        raise UnsupportedModelError(
+            "Latent attention is not computed on a graphics card.", "Use --device host."
+        )
+
+    def _mapped(self, data: Any) -> int:
+        if self._ops.dry:
+            return 0
+        self.embedding = MappedCopy(data)
+        return self.embedding.address
+
+
+class CardContents:
+    """A model's weights, state and scratch on the card, and the operations that use them.
+
+    Everything that `build` places is placed twice: once dry, to know the sizes, then in the arena.
+
+    Raises:
+        UnsupportedModelError: an architecture or tensor that is not computed on a card.
+        DeviceError, MemoryShortageError: no card, or too little memory on it.
+    """
+
+    def __init__(
+        self, gguf: GgufFile, settings: EngineSettings, formats: set[str], progress: Progress
+    ) -> None:
+        if gguf.architecture not in cuda.SUPPORTED:
+            raise UnsupportedModelError(
+                f"{gguf.architecture} is not computed on a graphics card yet; "
+                f"{', '.join(cuda.SUPPORTED)} are.",
+                "Use --device host.",
+            )
+        self.gguf = gguf
+        self.kv_format = settings.kv_format.upper()
+        self.vocab_size = len(gguf.get_strings("tokenizer.ggml.tokens"))
+        if not self.vocab_size:
+            raise GgufError(f"{gguf.label} has an empty vocabulary.")
+        header = Hyperparameters(gguf)
+        trained = header.positive("context_length", default=MOST_CONTEXT)
+        self.context = settings.max_context or min(trained, MOST_CONTEXT)
+        self.device: Device = open_device()
+        kernels = Kernels()
+        store = CubinStore(folders().cache / "cubins", self.device.arch)
+        kernels.load(programs.needed(formats, self.kv_format), store, progress)
+
+        dry = cuda.CudaOps(self.device, kernels)
+        dry.dry = True
+        self.layout = self._build(dry, None)
+        self.ops = cuda.CudaOps(self.device, kernels)
+        self.memory = CudaMemory(self.device, BLOCK_BYTES, poison=settings.poison)
+        self.arena = self._arena(settings)
+        with ExitStack() as undo:
+            undo.callback(self.release)
+            self._build(self.ops, self.layout)
+            undo.pop_all()
+
+    def release(self) -> None:
+        """Give the card's memory back."""
+        self.arena.release()
+        if self.loader.embedding is not None:
+            self.loader.embedding.release()
+
+    def _arena(self, settings: EngineSettings) -> Arena:
+        needed, free = self.layout.total, self.device.free()
+        reserve = settings.plan.reserve if settings.plan is not None else 0
+        blocks = -(-needed // BLOCK_BYTES) * BLOCK_BYTES
+        if blocks + reserve > free:
+            raise MemoryShortageError(
+                f"{self.device.name} has {mib(free):,.0f} MiB free, and this model needs "
+                f"{mib(blocks):,.0f} MiB with all its experts there, besides a reserve of "
+                f"{mib(reserve):,.0f} MiB.",
+                "Choose a smaller --max-context or model, or use --device host.",
+            )
+        return Arena(self.memory, ArenaGeometry(needed, 0, ()), capacity=blocks, end=blocks)
+
+    def _build(self, placing: cuda.CudaOps, layout: CardLayout | None) -> CardLayout:
+        """Place all of the model, dry and without bounds, or in the arena as laid out."""
+        ops: Any = placing
+        spaces = self._spaces(layout)
+        weights, ops.resident, ops.workspace = spaces
+        self.loader = CudaLoader(self.gguf, ops, weights)
+        table = TensorTable(self.gguf.tensors, self.loader)
+        self.family: Family = family(self.gguf.architecture)(
+            Hyperparameters(self.gguf), table, self.vocab_size
+        )
+        table.finish()
+        self.step = ops.resident.tensor(2)
+        self.tokens = ops.resident.tensor(cuda.MOST_TOKENS)
+        ops.step = StepState(self.step.address, self.tokens.address)
+        self.logits = ops.resident.tensor(cuda.MOST_TOKENS, self.vocab_size)
+        before = ops.resident.used
+        self.layers: Sequence[LayerState] = tuple(
+            layer.mixer.new_state(ops, self.context, self.kv_format) for layer in self.family.layers
+        )
+        self.state_bytes = ops.resident.used - before
+        ops.clear(self.step)
+        ops.clear(self.tokens)
+        with ops.scope():
+            ids = np.zeros(cuda.MOST_TOKENS, np.int32)
+            hidden = self.family.hidden(ops, ids, 0, self.layers)
+            self.family.logits(ops, hidden)
+        return CardLayout(*(aligned(space.peak) for space in spaces))
+
+    def _spaces(self, layout: CardLayout | None) -> tuple[DeviceWorkspace, ...]:
+        if layout is None:
+            return tuple(DeviceWorkspace(0, ENDLESS) for _ in range(3))
+        base = self.memory.address
+        return (
+            DeviceWorkspace(base, layout.weights),
+            DeviceWorkspace(base + layout.weights, layout.resident),
+            DeviceWorkspace(base + layout.weights + layout.resident, layout.scratch),
+        )

@@ -1,0 +1,143 @@
+"""Opening the graphics card: driver, architecture, and the rules that hold for CuPy.
+
+Device, stream and allocator are settings of a thread in CuPy, so `open_device` is called on the
+thread that computes. CuPy launches kernels and captures graphs; it must never allocate.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from stratadesk.errors import DeviceError, MemoryShortageError
+from stratadesk.kernels.cuda.compiler import OLDEST, compiler_version
+from stratadesk.units import format_bytes
+
+OLDEST_DRIVER = 12_000
+"""CUDA 12.0: what the driver must support, since the runtime is that of CUDA 12."""
+
+OUT_OF_MEMORY = 2
+"""cudaErrorMemoryAllocation, and CUDA_ERROR_OUT_OF_MEMORY."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The card in use. `total` is its memory in bytes, `arch` such as "sm_89"."""
+
+    index: int
+    name: str
+    arch: str
+    total: int
+    multiprocessors: int
+    stream: Any
+
+    def free(self) -> int:
+        """Bytes that CUDA says are free for this process."""
+        from cupy.cuda import runtime
+
+        with translated("reading its free memory"):
+            return int(runtime.memGetInfo()[0])
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn CuPy's errors inside the `with` block into one sentence about what was being done.
+
+    Raises:
+        MemoryShortageError: when the card was full.
+        DeviceError: for any other refusal.
+    """
+    from cupy.cuda import driver, runtime
+
+    try:
+        yield
+    except (runtime.CUDARuntimeError, driver.CUDADriverError) as error:
+        _raise_for(error, doing)
+
+
+def _raise_for(error: Any, doing: str) -> NoReturn:
+    words = str(error).partition(":")[2].strip() or str(error)
+    if error.status == OUT_OF_MEMORY:
+        raise MemoryShortageError(
+            f"The graphics card ran out of memory while {doing}.",
+            "Close other programs that use it, or choose a smaller --max-context.",
+        ) from None
+    raise DeviceError(
+        f"The graphics card failed while {doing}: {words}.",
+        "Load the model again; if it fails again, restart the machine or use --device host.",
+    ) from None
+
+
+def open_device(index: int = 0) -> Device:
+    """Make card `index` current on this thread, with a stream of its own and no allocator.
+
+    Raises:
+        DeviceError: no driver, a driver or a card that is too old, or no such card.
+    """
+    try:
+        import cupy
+        from cupy.cuda import runtime
+    except ImportError as missing:
+        raise DeviceError(
+            f"The CUDA parts are not installed ({missing}).", "Use --device host."
+        ) from None
+    compiler_version()
+    driver = _driver_version()
+    try:
+        count = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as refused:
+        raise DeviceError(
+            f"No NVIDIA card can be used: {str(refused).partition(':')[2].strip() or refused}.",
+            "Install or update the NVIDIA driver, or use --device host.",
+        ) from None
+    if driver < OLDEST_DRIVER:
+        raise DeviceError(
+            f"The NVIDIA driver supports CUDA {driver // 1000}.{driver % 1000 // 10}, and 12.0 is "
+            "needed.",
+            "Update the driver (525 or newer), or use --device host.",
+        )
+    if index >= count:
+        raise DeviceError(
+            f"There are {count} NVIDIA cards, none numbered {index}.", "Use --device host."
+        )
+    with translated("being opened"):
+        runtime.setDevice(index)
+        facts = runtime.getDeviceProperties(index)
+        stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.set_allocator(_refuse)
+    capability = facts["major"] * 10 + facts["minor"]
+    name = facts["name"].decode(errors="replace")
+    if capability < OLDEST:
+        raise DeviceError(
+            f"{name} has compute capability {capability / 10}, and {OLDEST / 10} is needed.",
+            "Use --device host.",
+        )
+    return Device(
+        index,
+        name,
+        f"sm_{capability}",
+        int(facts["totalGlobalMem"]),
+        int(facts["multiProcessorCount"]),
+        stream,
+    )
+
+
+def _driver_version() -> int:
+    """The newest CUDA that the driver supports, such as 12040.
+
+    Raises:
+        DeviceError: when there is no driver.
+    """
+    from cupy.cuda import runtime
+
+    with translated("asking for its driver"):
+        version = int(runtime.driverGetVersion())
+    if not version:
+        raise DeviceError(
+            "There is no NVIDIA driver on this machine.", "Install it, or use --device host."
+        )
+    return version
+
+
+def _refuse(n_bytes: int) -> NoReturn:
+    raise RuntimeError(f"CuPy wanted to allocate {format_bytes(n_bytes)}: only the arena may")

@@ -1,0 +1,119 @@
+"""What every group of CUDA operations stands on: launches, copies, and where results are placed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stratadesk.kernels.cuda.cubins import Kernels
+from stratadesk.kernels.cuda.device import Device, translated
+from stratadesk.kernels.cuda.programs import Program
+from stratadesk.kernels.cuda.states import StepState
+from stratadesk.kernels.cuda.tensors import DeviceTensor, DeviceWorkspace
+
+THREADS, WARPS, WARP = 256, 4, 32
+"""Threads of a block that goes value by value, warps of one that goes row by row, lanes."""
+
+
+class OpsBase:
+    """Results are placed in `workspace`; what outlives a pass in `resident`.
+
+    `step` says where the tokens of a pass stand.
+    """
+
+    def __init__(self, device: Device, kernels: Kernels) -> None:
+        self.device = device
+        self.workspace = DeviceWorkspace(0, 0)
+        self.resident = DeviceWorkspace(0, 0)
+        self.step = StepState(0, 0)
+        self.dry = False
+        """Whether only places are given out: nothing is launched or copied."""
+        self._kernels = kernels
+        self._constants: dict[bytes, DeviceTensor] = {}
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Give back at its end what was made inside it."""
+        with self.workspace.scope():
+            yield
+
+    def constant(self, values: npt.NDArray[Any]) -> DeviceTensor:
+        """Values of 4-byte units, kept in `resident`; equal ones once. Waits for the copy."""
+        data = np.ascontiguousarray(values).view(np.int32)
+        key = data.tobytes()
+        if key not in self._constants:
+            kept = self.resident.tensor(*data.shape)
+            self.upload(kept.address, data)
+            self._constants[key] = kept
+        return self._constants[key]
+
+    def upload(self, address: int, data: npt.NDArray[Any]) -> None:
+        """Copy an array to the device and wait for it."""
+        if self.dry:
+            return
+        from cupy.cuda import runtime
+
+        data = np.ascontiguousarray(data)
+        stream = self.device.stream
+        with translated("copying to it"):
+            runtime.memcpyAsync(address, data.ctypes.data, data.nbytes, 1, stream.ptr)
+            stream.synchronize()
+
+    def download(self, tensor: DeviceTensor) -> npt.NDArray[np.float32]:
+        """Wait for the stream and copy a float32 tensor to the host.
+
+        Raises:
+            DeviceError: when something before it on the stream failed.
+        """
+        from cupy.cuda import runtime
+
+        out = np.empty(tensor.shape, np.float32)
+        stream = self.device.stream
+        with translated("computing"):
+            runtime.memcpyAsync(out.ctypes.data, tensor.address, out.nbytes, 2, stream.ptr)
+            stream.synchronize()
+        return out
+
+    def clear(self, tensor: DeviceTensor) -> None:
+        """Fill with zeros."""
+        if self.dry:
+            return
+        from cupy.cuda import runtime
+
+        with translated("clearing memory"):
+            runtime.memsetAsync(tensor.address, 0, 4 * tensor.size, self.device.stream.ptr)
+
+    def _each(self, program: Program, name: str, count: int, *arguments: Any) -> None:
+        """One thread a value; the kernel's last argument is their number."""
+        self._launch(program, name, (blocks(count, THREADS),), THREADS, *arguments, count)
+
+    def _launch(
+        self, program: Program, name: str, grid: tuple[int, ...], threads: int, *arguments: Any
+    ) -> None:
+        if self.dry:
+            return
+        function = self._kernels(program, name)
+        with translated(f"starting the kernel {name}"):
+            function(
+                grid,
+                (threads,),
+                tuple(map(_argument, arguments)),
+                stream=self.device.stream,
+            )
+
+
+def _argument(value: Any) -> Any:
+    """An argument as its kernel declares it: an address, a 4-byte integer or a float32."""
+    if isinstance(value, DeviceTensor):
+        return np.uint64(value.address)
+    if isinstance(value, float):
+        return np.float32(value)
+    # Addresses lie far above any count; a zero is the same in its low half either way.
+    return np.uint64(value) if value == 0 or value >= 2**31 else np.int32(value)
+
+
+def blocks(count: int, each: int) -> int:
+    """How many groups of `each` it takes to hold `count`."""
+    return -(-count // each)

@@ -1,0 +1,126 @@
+"""What is compiled together: the programs, their sources in one text, and their defines.
+
+A program is a .cu file with one choice of its defines. Codebooks come from the `gguf` package.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+FORMATS: tuple[str, ...] = (
+    *("F32", "F16", "BF16"),
+    *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"),
+    *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
+    *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"),
+    *("IQ4_NL", "IQ4_XS", "MXFP4"),
+)
+"""Tensor formats that `weights.cu` can be compiled for."""
+
+CACHE_FORMATS = ("F32", "F16", "Q8_0")
+"""Formats of the KV cache, in the order of CACHE's values in attention.cu."""
+
+_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A source file of this package, compiled with `defines`."""
+
+    file: str
+    defines: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return " ".join((self.file, *self.defines))
+
+    def text(self) -> str:
+        """The source with all that it includes, each file once."""
+        return _joined(self.file, set())
+
+
+def weights(format_name: str) -> Program:
+    """Products with weights of a format."""
+    return Program("weights.cu", (f"FORMAT={format_name}",))
+
+
+def attention(cache_format: str) -> Program:
+    """Attention over a KV cache of a format."""
+    return Program("attention.cu", (f"CACHE={CACHE_FORMATS.index(cache_format)}",))
+
+
+VECTORS, ROUTER = Program("vectors.cu"), Program("router.cu")
+DELTA_NET, STEP = Program("delta_net.cu"), Program("step.cu")
+GENERAL = (VECTORS, ROUTER, DELTA_NET, STEP)
+"""Programs without a choice."""
+
+
+def needed(formats: Iterable[str], cache_format: str) -> tuple[Program, ...]:
+    """Programs of a model with weights of `formats` and a KV cache of `cache_format`."""
+    return (*GENERAL, attention(cache_format), *map(weights, sorted(set(formats))))
+
+
+def everything() -> tuple[Program, ...]:
+    """All programs there are."""
+    return (*GENERAL, *map(attention, CACHE_FORMATS), *map(weights, FORMATS))
+
+
+def _joined(file: str, seen: set[str]) -> str:
+    def included(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name in seen:
+            return ""
+        seen.add(name)
+        return codebooks() if name == "codebooks.cuh" else _joined(name, seen)
+
+    source = files("stratadesk.kernels.cuda") / "src" / file
+    text = source.read_text(encoding="utf-8").replace("#pragma once\n", "")
+    return _INCLUDE.sub(included, text)
+
+
+@cache
+def codebooks() -> str:
+    """Tables of the codebook formats as CUDA source.
+
+    The two tables of 16 entries are biased by 128 and packed, lowest index in the lowest byte.
+    """
+    from gguf import quants
+
+    def nibbles(values: Iterable[int]) -> str:
+        words = (np.array(list(values), np.int16) + 128).astype(np.uint8).view(np.uint32)
+        return "{" + ", ".join(f"0x{word:08x}u" for word in words) + "}"
+
+    grids = {
+        "IQ2_XXS_GRID": _grid(quants.IQ2_XXS, np.uint64),
+        "IQ2_XS_GRID": _grid(quants.IQ2_XS, np.uint64),
+        "IQ2_S_GRID": _grid(quants.IQ2_S, np.uint64),
+        "IQ3_XXS_GRID": _grid(quants.IQ3_XXS, np.uint32),
+        "IQ3_S_GRID": _grid(quants.IQ3_S, np.uint32),
+        "IQ1_GRID": _grid(quants.IQ1_S, np.uint64, round(1 / quants.IQ1_S.delta)),
+    }
+    return "\n".join(
+        (
+            f"#define IQ4_TABLE {nibbles(quants.IQ4_NL.kvalues)}",
+            f"#define MXFP4_TABLE {nibbles(quants.MXFP4.kvalues)}",
+            *(_array(name, words) for name, words in grids.items()),
+        )
+    )
+
+
+def _grid(quant: object, word: npt.DTypeLike, factor: int = 1) -> npt.NDArray[np.unsignedinteger]:
+    """The grid of a gguf quantization class, times `factor`: one word of int8 values an entry."""
+    quant.init_grid()  # type: ignore[attr-defined]
+    values = quant.grid.reshape(quant.grid_shape) * factor  # type: ignore[attr-defined]
+    words: npt.NDArray[np.unsignedinteger] = values.astype(np.int8).view(word).reshape(-1)
+    return words
+
+
+def _array(name: str, words: npt.NDArray[np.unsignedinteger]) -> str:
+    kind, suffix = ("u64", "ull") if words.itemsize == 8 else ("u32", "u")
+    listed = ",".join(f"0x{int(word):x}{suffix}" for word in words)
+    return f"static __device__ const {kind} {name}[{words.size}] = {{{listed}}};"

@@ -1,0 +1,99 @@
+// Types, loads and conversions that every kernel uses. No header of the CUDA toolkit is needed.
+#pragma once
+
+typedef unsigned char u8;
+typedef signed char i8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef int i32;
+typedef unsigned long long u64;
+
+#define DEVICE __device__ __forceinline__
+
+constexpr u32 ALL_LANES = 0xffffffffu;
+constexpr int WARP = 32;
+
+// An IEEE half as float, exactly.
+DEVICE float half_to_float(u16 bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+
+// The nearest half, ties to even.
+DEVICE u16 float_to_half(float value) {
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+// Loads of bytes that no kernel of the same launch writes. `at` must be a multiple of the size.
+DEVICE u16 load16(const u8 *at) { return __ldg(reinterpret_cast<const u16 *>(at)); }
+DEVICE u32 load32(const u8 *at) { return __ldg(reinterpret_cast<const u32 *>(at)); }
+DEVICE uint2 load64(const u8 *at) { return __ldg(reinterpret_cast<const uint2 *>(at)); }
+DEVICE uint4 load128(const u8 *at) { return __ldg(reinterpret_cast<const uint4 *>(at)); }
+
+// Four bytes from an address that is only a multiple of two.
+DEVICE u32 load32_even(const u8 *at) { return load16(at) | (u32(load16(at + 2)) << 16); }
+
+// Four bytes from any address.
+DEVICE u32 load32_any(const u8 *at) {
+    return __ldg(at) | (u32(__ldg(at + 1)) << 8) | (u32(__ldg(at + 2)) << 16) |
+           (u32(__ldg(at + 3)) << 24);
+}
+
+// Byte `index` of `bytes`, less `centre`. The byte is put into the mantissa of 2^23, which costs
+// a permutation and a subtraction; the conversion instruction runs at a quarter of their rate.
+DEVICE float byte_to_float(u32 bytes, int index, float centre) {
+    const u32 bits = __byte_perm(bytes, 0x4b000000u, 0x7540u | index);
+    return __uint_as_float(bits) - (8388608.0f + centre);
+}
+
+// Four bytes less `centre`.
+DEVICE void bytes_to_floats(u32 bytes, float centre, float *out) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[i] = byte_to_float(bytes, i, centre);
+}
+
+// Four signed bytes: a flipped sign bit adds 128.
+DEVICE void signed_bytes_to_floats(u32 bytes, float *out) {
+    bytes_to_floats(bytes ^ 0x80808080u, 128.0f, out);
+}
+
+// `bytes` with the bytes negated whose bit in the low four of `signs` is set.
+DEVICE u32 negate_where(u32 bytes, u32 signs) {
+    const u32 mask = ((signs & 1u) | ((signs & 2u) << 7) | ((signs & 4u) << 14) |
+                      ((signs & 8u) << 21)) *
+                     0xffu;
+    return __vsub4(bytes ^ mask, mask);
+}
+
+// The sum over a warp, in every lane; the order is fixed.
+DEVICE float warp_sum(float value) {
+#pragma unroll
+    for (int distance = WARP / 2; distance; distance >>= 1)
+        value += __shfl_xor_sync(ALL_LANES, value, distance);
+    return value;
+}
+
+DEVICE float warp_max(float value) {
+#pragma unroll
+    for (int distance = WARP / 2; distance; distance >>= 1)
+        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, distance));
+    return value;
+}
+
+// The sum over a block of at most 1,024 threads, in every thread. `scratch` holds a float a warp.
+DEVICE float block_sum(float value, float *scratch) {
+    const int warps = (blockDim.x + WARP - 1) / WARP;
+    value = warp_sum(value);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
+    __syncthreads();
+    float total = 0.0f;
+    for (int warp = 0; warp < warps; ++warp) total += scratch[warp];
+    return total;
+}
+
+DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }

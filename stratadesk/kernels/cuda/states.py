@@ -1,0 +1,79 @@
+"""What outlives a step on the device: where it stands, KV caches, recurrent states."""
+
+from dataclasses import dataclass
+
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from stratadesk.kernels.cuda.tensors import DeviceTensor, DeviceWorkspace
+
+TILE = 128
+"""Tokens that a block of the attention kernel goes through at once."""
+MOST_SPLITS = 64
+"""Spans that a context is divided into at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """The addresses of a step's position and side (int32 each, side by side) and its tokens."""
+
+    position: int
+    tokens: int
+
+    @property
+    def side(self) -> int:
+        """Which side of the recurrent states is read, 0 or 1."""
+        return self.position + 4
+
+
+@dataclass(frozen=True, slots=True)
+class CudaKvCache:
+    """Keys and values (addresses) of one layer for a context of `heads` kv heads.
+
+    Attention goes through spans of `span` tokens side by side, `splits` of them.
+    """
+
+    format_name: str
+    heads: int
+    keys: int
+    values: int
+    n_bytes: int
+    span: int
+    splits: int
+
+    @classmethod
+    def create(
+        cls, memory: DeviceWorkspace, format_name: str, context: int, heads: int, size: int
+    ) -> "CudaKvCache":
+        """Take undefined memory for `context` tokens of `size` values a head."""
+        values, n_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[format_name]]
+        total = context * heads * size // int(values) * int(n_bytes)
+        span = TILE * max(1, -(-context // (TILE * MOST_SPLITS)))
+        keys, kept = memory.take(total), memory.take(total)
+        return cls(format_name, heads, keys, kept, 2 * total, span, -(-context // span))
+
+    def commit(self) -> None:
+        """Nothing: what lies behind the position is not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaDeltaState:
+    """Histories [2, C-1, channels] and memories [2, n_v, S, S]; the step knows the side to read."""
+
+    histories: DeviceTensor
+    memories: DeviceTensor
+
+    @classmethod
+    def create(
+        cls, memory: DeviceWorkspace, width: int, channels: int, value_heads: int, size: int
+    ) -> "CudaDeltaState":
+        """Take undefined memory."""
+        histories = memory.tensor(2, width - 1, channels)
+        return cls(histories, memory.tensor(2, value_heads, size, size))
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of both sides."""
+        return 4 * (self.histories.size + self.memories.size)
+
+    def commit(self) -> None:
+        """Nothing: the step's side says which one is committed."""
