@@ -12,6 +12,7 @@ import argparse
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tools.guide.facts import Topic, fill
 
 TEXTS = Path(__file__).parent / "texts"
 TOPIC_FILES = ("program.md", "memory.md", "use.md", "unknown.md")
+MORE_FILE = "more.md"
 OFF_TOPIC_SHARE = 0.24
 SYSTEM_SHARE = 0.03
 FOLLOW_UP_SHARE = 0.3
@@ -70,8 +72,8 @@ SUBJECTS = {
 
 def read_topics(path: Path) -> Iterator[Topic]:
     """The topics of a text file; ValueError names a line that is none of its forms."""
-    for block in path.read_text("utf-8").split("\n## ")[1 if path.name == "unknown.md" else 0 :]:
-        name, *lines = block.removeprefix("## ").strip().split("\n")
+    for block in f"\n{path.read_text('utf-8')}".split("\n## ")[1:]:
+        name, *lines = block.strip().split("\n")
         kinds: dict[str, list[str]] = {"T: ": [], "D: ": [], "S: ": [], "- ": [], "> ": []}
         for line in lines:
             kind = next((kind for kind in kinds if line.startswith(kind)), None)
@@ -92,9 +94,29 @@ def read_topics(path: Path) -> Iterator[Topic]:
 @cache
 def topics() -> tuple[Topic, ...]:
     """Hand-written topics, then those made from the program's tables."""
-    written = [topic for name in TOPIC_FILES for topic in read_topics(TEXTS / name)]
+    more = {topic.id: topic for topic in read_topics(TEXTS / MORE_FILE)}
+    written = [
+        _with(topic, more.pop(topic.id, None))
+        for name in TOPIC_FILES
+        for topic in read_topics(TEXTS / name)
+    ]
+    if more:
+        raise ValueError(f"{MORE_FILE} asks about topics that no other file has: {list(more)}")
     named = frozenset(name for topic in written for name in topic.names)
     return (*written, *facts.table_topics(named))
+
+
+def _with(topic: Topic, more: Topic | None) -> Topic:
+    """A topic with what else there is to ask about it."""
+    if more is None:
+        return topic
+    return replace(
+        topic,
+        names=topic.names + more.names,
+        deeds=topic.deeds + more.deeds,
+        troubles=topic.troubles + more.troubles,
+        asked=topic.asked + more.asked,
+    )
 
 
 @cache
