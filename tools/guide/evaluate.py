@@ -134,17 +134,20 @@ def agreement(trained: Loaded, quantized: Loaded, said: Sequence[Answer]) -> Agr
     quantized guide's draft block, from its own trunk.
     """
     same = accepted = total = drafted = 0
-    for answer in said:
-        ids = torch.tensor([answer.ids]).to(_device(trained))
-        ours, theirs = trained.guide(ids), quantized.guide(ids)
-        best, other = ours.logits[0].argmax(-1), theirs.logits[0].argmax(-1)
-        draft = theirs.drafted[0].argmax(-1)
-        first = answer.start - 1
-        same += int((best[first:-1] == other[first:-1]).sum())
-        total += len(answer.ids) - 1 - first
-        # Row t of the draft block guesses what row t of the trunk will say: token t + 1.
-        accepted += int((draft[first + 1 : -1] == other[first + 1 : -1]).sum())
-        drafted += len(answer.ids) - 2 - first
+    for at in range(0, len(said), BATCH):
+        together = said[at : at + BATCH]
+        ids = _padded([answer.ids for answer in together]).to(_device(trained))
+        best = trained.guide(ids).logits.argmax(-1)
+        outputs = quantized.guide(ids)
+        other, draft = outputs.logits.argmax(-1), outputs.drafted.argmax(-1)
+        for row, answer in enumerate(together):
+            first, end = answer.start - 1, len(answer.ids) - 1
+            same += int((best[row, first:end] == other[row, first:end]).sum())
+            total += end - first
+            # Row t of the draft block guesses what row t of the trunk will say: token t + 1.
+            right = draft[row, first + 1 : end] == other[row, first + 1 : end]
+            accepted += int(right.sum())
+            drafted += len(right)
     return Agreement(same / max(total, 1), accepted / max(drafted, 1), total)
 
 
