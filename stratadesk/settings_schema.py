@@ -108,10 +108,14 @@ class Section:
         return tuple(Setting(self.name, flag) for flag in self.flags)
 
 
+OF_ONE_MODEL = frozenset({"mtp", "spec"})
+"""Flags that are not kept: a model without a draft block would refuse to load because of them."""
+_KEPT_OF_MEMORY = tuple(flag for flag in VRAM_FLAGS if flag.field not in OF_ONE_MODEL)
+
 SECTIONS = (
     Section("engine", "computing", ENGINE_FLAGS),
     Section("sampling", "how the next token is chosen", (*SAMPLING_FLAGS, MAX_TOKENS)),
-    Section("memory", "memory of the card", VRAM_FLAGS),
+    Section("memory", "memory of the card", _KEPT_OF_MEMORY),
     Section("interface", "how the chat looks", INTERFACE_FLAGS),
     Section("models", "which models are offered", MODEL_FLAGS),
 )

@@ -17,6 +17,7 @@ from stratadesk.errors import UsageError
 from stratadesk.settings_schema import (
     INTERFACE_FLAGS,
     MODEL_FLAGS,
+    OF_ONE_MODEL,
     SECTIONS,
     InterfaceSettings,
     ModelSettings,
@@ -28,6 +29,7 @@ from stratadesk.settings_schema import (
 )
 from stratadesk.settings_values import default_of, from_environment, from_file, from_text
 from stratadesk.tui.layout import MonitorChoice
+from stratadesk.vram_flags import VRAM_FLAGS
 
 SETTINGS = tuple(all_settings())
 OTHER_VARIABLES = {"STRATADESK_HOME", "STRATADESK_DEBUG", "STRATADESK_GOLDEN"}
@@ -111,8 +113,8 @@ def test_unknown_keys_are_answered_with_the_nearest() -> None:
         ("top_k", True),
         ("top_p", "0.5"),
         ("top_p", float("nan")),
-        ("mtp", "true"),
-        ("mtp", 1),
+        ("ascii", "true"),
+        ("ascii", 1),
         ("theme", 1),
         ("monitor", "huge"),
         ("prefill", "all"),
@@ -123,6 +125,14 @@ def test_unknown_keys_are_answered_with_the_nearest() -> None:
 def test_values_of_another_kind_are_refused(key: str, raw: object) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         from_file(find_setting(key).flag, raw)
+
+
+@pytest.mark.parametrize("field", sorted(OF_ONE_MODEL))
+def test_what_only_some_models_have_is_not_kept(field: str) -> None:
+    assert field in {flag.field for flag in VRAM_FLAGS}
+    assert field not in {setting.flag.field for setting in SETTINGS}
+    with pytest.raises(UsageError, match="no setting"):
+        find_setting(field)
 
 
 def test_switches_are_written_as_people_write_them() -> None:

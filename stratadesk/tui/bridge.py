@@ -9,8 +9,8 @@ from stratadesk.tui.pauses import CalmCollector
 from stratadesk.tui.ports import EventSource
 
 SHORTEST_S = 0.05
-LONGEST_S = 0.6
-CORE_SHARE = 0.15
+LONGEST_S = 0.8
+CORE_SHARE = 0.05
 PEACE_S = 1.0
 """Seconds after an answer at which nobody minds a pause."""
 

@@ -1,12 +1,11 @@
 """A screen that is laid out once for all that a piece of streamed text has changed."""
 
+import time
 from typing import TYPE_CHECKING
 
 from textual._compositor import Compositor, ReflowResult
 from textual.geometry import Size
 from textual.widget import Widget
-
-from stratadesk.tui import moment
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -68,7 +67,7 @@ class Settling(Base):
 
     def _settles(self) -> bool:
         """Whether the layout was first wanted so lately that more may come."""
-        now = moment.now()
+        now = time.monotonic()
         if self._wanted_at is None:
             self._wanted_at = now
         return now - self._wanted_at < SETTLE_S

@@ -19,7 +19,7 @@ from stratadesk.tui.phase_words import (
 from stratadesk.tui.widgets.drawing import MUTED, lines
 from stratadesk.tui.widgets.section import Section
 
-TICK_S = 0.25
+TICK_S = 0.5
 ARROW, TIGHT_ARROW = " ▸ ", "▸"
 
 
