@@ -105,9 +105,14 @@ class OpsBase:
 
 
 def _argument(value: Any) -> Any:
-    """An argument as its kernel declares it: an address, a 4-byte integer or a float32."""
+    """An argument as its kernel declares it: an address, a 4-byte integer or a float32.
+
+    A NumPy scalar is passed as it is.
+    """
     if isinstance(value, DeviceTensor):
         return np.uint64(value.address)
+    if isinstance(value, np.generic):
+        return value
     if isinstance(value, float):
         return np.float32(value)
     # Addresses lie far above any count; a zero is the same in its low half either way.

@@ -56,6 +56,9 @@ def attention(cache_format: str) -> Program:
 
 VECTORS, ROUTER = Program("vectors.cu"), Program("router.cu")
 DELTA_NET, STEP = Program("delta_net.cu"), Program("step.cu")
+BANDWIDTH = Program("bandwidth.cu")
+"""A kernel that reads memory and nothing else."""
+
 GENERAL = (VECTORS, ROUTER, DELTA_NET, STEP)
 """Programs without a choice."""
 
@@ -67,7 +70,7 @@ def needed(formats: Iterable[str], cache_format: str) -> tuple[Program, ...]:
 
 def everything() -> tuple[Program, ...]:
     """All programs there are."""
-    return (*GENERAL, *map(attention, CACHE_FORMATS), *map(weights, FORMATS))
+    return (*GENERAL, BANDWIDTH, *map(attention, CACHE_FORMATS), *map(weights, FORMATS))
 
 
 def _joined(file: str, seen: set[str]) -> str:
