@@ -21,7 +21,7 @@ from tools.guide.facts import Topic, fill
 
 TEXTS = Path(__file__).parent / "texts"
 TOPIC_FILES = ("program.md", "memory.md", "use.md", "unknown.md")
-MORE_FILE = "more.md"
+MORE_FILES = ("more.md", "ways.md")
 OFF_TOPIC_SHARE = 0.24
 SYSTEM_SHARE = 0.03
 FOLLOW_UP_SHARE = 0.3
@@ -94,24 +94,23 @@ def read_topics(path: Path) -> Iterator[Topic]:
 @cache
 def topics() -> tuple[Topic, ...]:
     """Hand-written topics, then those made from the program's tables."""
-    more = {topic.id: topic for topic in read_topics(TEXTS / MORE_FILE)}
-    written = [
-        _with(topic, more.pop(topic.id, None))
-        for name in TOPIC_FILES
-        for topic in read_topics(TEXTS / name)
-    ]
-    if more:
-        raise ValueError(f"{MORE_FILE} asks about topics that no other file has: {list(more)}")
+    written = [topic for name in TOPIC_FILES for topic in read_topics(TEXTS / name)]
+    for name in MORE_FILES:
+        more = {topic.id: topic for topic in read_topics(TEXTS / name)}
+        written = [_with(topic, more.pop(topic.id, None)) for topic in written]
+        if more:
+            raise ValueError(f"{name} asks about topics that no other file has: {list(more)}")
     named = frozenset(name for topic in written for name in topic.names)
     return (*written, *facts.table_topics(named))
 
 
 def _with(topic: Topic, more: Topic | None) -> Topic:
-    """A topic with what else there is to ask about it."""
+    """A topic with what else there is to ask about it; it is drawn a little more often."""
     if more is None:
         return topic
     return replace(
         topic,
+        weight=topic.weight * 1.3,
         names=topic.names + more.names,
         deeds=topic.deeds + more.deeds,
         troubles=topic.troubles + more.troubles,
