@@ -15,6 +15,7 @@ if sys.platform == "win32":
 import termios
 
 from stratadesk.cli.reset_terminal import RESET
+from tests.conftest import DATA_DIR
 from tests.pseudo_terminal import (
     CTRL_Q,
     Terminal,
@@ -23,6 +24,7 @@ from tests.pseudo_terminal import (
     terminal,
 )
 
+MODEL = str(DATA_DIR / "models" / "qwen3moe-f16.gguf")
 ALTERNATE, MOUSE, PASTE, CURSOR = 1049, 1000, 2004, 25
 
 SCRIPTED = """
@@ -41,7 +43,7 @@ class Engine(ScriptedEngine):
         {happening}
 
 loop.Engine = Engine
-raise SystemExit(main(["-m", "demo.gguf"]))
+raise SystemExit(main(["-m", {model!r}]))
 """
 NOISE = """
         print("a library prints")
@@ -65,7 +67,7 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def started(screen: Terminal, happening: str) -> None:
     """Start the chat with an engine to which something happens when it is to load."""
-    screen.run("-c", SCRIPTED.format(happening=happening))
+    screen.run("-c", SCRIPTED.format(happening=happening, model=MODEL))
 
 
 def assert_restored(screen: Terminal) -> None:
@@ -107,7 +109,7 @@ def test_after_the_death_of_the_engines_thread() -> None:
     """The app lives on, says so, and leaves as always."""
     killed = "loop.Engine._attend = lambda *_, **__: sys.exit('gone')"
     code = f"import sys\nfrom stratadesk.engine import loop\n{killed}\n"
-    code += "from stratadesk.cli import main\nraise SystemExit(main(['-m', 'demo.gguf']))"
+    code += f"from stratadesk.cli import main\nraise SystemExit(main(['-m', {MODEL!r}]))"
     with terminal() as screen:
         screen.run("-c", code)
         screen.read_until(b"The engine has stopped")
