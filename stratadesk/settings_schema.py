@@ -38,7 +38,13 @@ class ModelSettings:
 
 
 INTERFACE_FLAGS = (
-    Flag("theme", ("--theme",), str, "strata-dark", "the colours, by their name"),
+    Flag(
+        "theme",
+        ("--theme",),
+        str,
+        "strata-dark",
+        "colours: strata-dark, strata-light, strata-contrast or one of Textual's",
+    ),
     Flag(
         "monitor",
         ("--monitor",),
@@ -65,7 +71,13 @@ INTERFACE_FLAGS = (
     ),
 )
 
-MODEL = Flag("model", ("-m", "--model"), str, None, "a GGUF file, or the folder of a split one")
+MODEL = Flag(
+    "model",
+    ("-m", "--model"),
+    str,
+    None,
+    "a GGUF file, the folder of a split one, or a name listed by stratadesk models",
+)
 
 MODEL_FLAGS = (
     MODEL,

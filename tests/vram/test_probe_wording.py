@@ -56,7 +56,7 @@ def test_the_empty_card_under_wddm_says_everything() -> None:
         "Windows is moving parts of it to RAM, which makes answers several times slower, "
         "without any error.",
         "Grew just now: chrome.exe +412 MiB.",
-        "F5 gives 256 MiB back (−160 expert slots); F4 lowers the reserve.",
+        "Close it, or press F5: it gives 256 MiB back (−160 expert slots).",
         "This goes away by itself after 5 s above the reserve.",
     )
 
@@ -98,8 +98,8 @@ def test_low_names_figure_reserve_program_and_keys() -> None:
 
 
 def test_rebound_keys_are_named() -> None:
-    text = shown(pushed(0, 0), keys=Keys(lower="^K", higher="^L")).text
-    assert "^L gives memory back by raising the reserve; ^K lowers the reserve." in text
+    text = shown(pushed(287), keys=Keys(lower="^K", higher="^L")).text
+    assert "press ^L: it gives memory back by raising the reserve; ^K lowers the reserve." in text
     assert "F4" not in text
 
 

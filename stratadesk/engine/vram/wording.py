@@ -117,7 +117,7 @@ def _short(status: MemoryStatus, step: Step | None, keys: Keys) -> list[str]:
     sentences = [_figures(status), _effect(status)]
     if status.grew:
         sentences.append(f"Grew just now: {status.grew.name} +{figure_mib(status.grew.n_bytes)}.")
-    return [*sentences, _keys(step, keys), _clearing(status)]
+    return [*sentences, _help(status, step, keys), _clearing(status)]
 
 
 def _figures(status: MemoryStatus) -> str:
@@ -144,10 +144,13 @@ def _is_empty(status: MemoryStatus) -> bool:
     return status.headroom is not None and is_zero(status.headroom)
 
 
-def _keys(step: Step | None, keys: Keys) -> str:
+def _help(status: MemoryStatus, step: Step | None, keys: Keys) -> str:
+    """What to do; a lower reserve is no help where nothing is free."""
     gives = f"{figure_mib(step.n_bytes)} back (−{step.slots:,} expert slots)" if step else ""
     gives = gives or "memory back by raising the reserve"
-    return f"{keys.higher} gives {gives}; {keys.lower} lowers the reserve."
+    close = "Close it" if status.grew else "Close what uses the card"
+    lowers = "" if _is_empty(status) else f"; {keys.lower} lowers the reserve"
+    return f"{close}, or press {keys.higher}: it gives {gives}{lowers}."
 
 
 def _clearing(status: MemoryStatus) -> str:

@@ -57,4 +57,4 @@ def _free(state: MonitorState, scale: MibScale, width: int) -> list[Content]:
         "bold $error" if word else "",
     )
     reserve = scale.text(ledger.reserve) if ledger else NO_VALUE
-    return entries([free, Entry(RESERVE.glyph, RESERVE.color, "reserve", reserve)], width)
+    return entries([free, Entry(RESERVE.glyph, RESERVE.color, "reserve in it", reserve)], width)

@@ -181,7 +181,7 @@ class ChatPane(Vertical):
         if self._state.lost is not None:
             return f"The GPU is lost; {find_key('reload').caption} loads the model again."
         if self._state.phase is Phase.LOADING:
-            return "The model is still loading."
+            return "The model is still loading; press Enter again when it is ready."
         if self._state.model is None:
             return f"No model is loaded; {find_key('model').caption} chooses one."
         return ""
