@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from stratadesk.errors import StrataDeskError
 
@@ -16,29 +17,55 @@ REPLACE_TRIES = 10
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Put `text` in the place of the file at once: readers see the old or the new one, whole.
-
-    A symbolic link stays one, and the file keeps its permissions.
+    """Put `text` in the place of the file at once: see `replacing`.
 
     Raises:
         StrataDeskError: the file cannot be written; the old one is untouched.
     """
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of the one at `path` when the `with` block ends well.
+
+    Readers see the old or the new one, whole. A symbolic link stays one, a file keeps its
+    permissions, a new one gets those that the system gives; nothing is left of a failure.
+
+    Raises:
+        StrataDeskError: the file cannot be written, or something else than a file stands there.
+    """
     target = Path(os.path.realpath(path))
     try:
+        if target.exists() and not target.is_file():
+            raise StrataDeskError(f"{path} is no file.", "Name a file, or a place for a new one.")
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with ExitStack() as undo:
             undo.callback(_remove, name)
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             if target.exists():
                 shutil.copymode(target, name)
+            else:
+                os.chmod(name, 0o666 & ~_umask())
             _replace(name, target)
             undo.pop_all()
         _sync_folder(target.parent)
     except OSError as error:
-        raise StrataDeskError(f"{path} cannot be written: {error.strerror}.") from None
+        raise StrataDeskError(
+            f"{path} cannot be written: {error.strerror}.",
+            "Make room there, or choose another place.",
+        ) from None
+
+
+def _umask() -> int:
+    """The permissions that new files do not get; it can be read only by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _remove(name: str) -> None:

@@ -160,6 +160,9 @@ def _text_to_change(path: Path) -> tuple[str, Path | None]:
 
 def _text_of(path: Path) -> str:
     try:
+        # A FIFO would never end, and a device never be full.
+        if path.exists() and not path.is_file():
+            raise StrataDeskError(f"{path} cannot be read: it is no file.", "Move it away.")
         raw = path.read_bytes()
     except FileNotFoundError:
         return ""

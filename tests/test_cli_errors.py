@@ -203,3 +203,36 @@ def test_what_is_no_model_file_is_a_sentence_with_a_remedy(
         err = capsys.readouterr().err
         assert words in err
         assert err.count("\n") == 1
+
+
+def test_logits_never_replace_a_model_or_another_file_that_is_no_result(
+    stratadesk: Program, data_dir: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes((data_dir / "models" / "qwen3moe-f16.gguf").read_bytes())
+    before = model.read_bytes()
+    ids = tmp_path / "ids.json"
+    ids.write_text("[1, 2]")
+    for out in (model, ids):
+        flags = ("-m", str(model), "--tokens-file", str(ids), "-o", str(out))
+        done = stratadesk("-m", "stratadesk", "logits", *flags)
+        assert done.returncode == ExitCode.USAGE
+        assert "is no .npz file, so it is not replaced" in done.stderr
+    assert (model.read_bytes(), ids.read_text()) == (before, "[1, 2]")
+    for _ in range(2):
+        flags = ("-m", str(model), "--tokens-file", str(ids), "-o", str(tmp_path / "out.npz"))
+        assert stratadesk("-m", "stratadesk", "logits", *flags).returncode == ExitCode.OK
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs on Windows")
+def test_settings_that_are_a_fifo_are_told_and_nothing_waits(
+    stratadesk: Program, own_home: Path
+) -> None:
+    place = own_home / "config" / "settings.toml"
+    place.parent.mkdir(parents=True)
+    os.mkfifo(place)
+    assert "is no file" in stratadesk("-m", "stratadesk", "config", "validate").stdout
+    done = stratadesk("-m", "stratadesk", "config", "set", "temperature", "0.7")
+    assert done.returncode == ExitCode.FAILURE
+    assert "is no file" in done.stderr
+    assert place.is_fifo()

@@ -1,7 +1,5 @@
 """Logits of a whole token sequence, for comparing this engine with others."""
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,13 @@ from stratadesk.engine.events import LoadProgress
 from stratadesk.engine.loading import load_model
 from stratadesk.engine.model import LoadedModel
 from stratadesk.engine.prompt import check_token_ids
-from stratadesk.errors import StrataDeskError, UsageError
+from stratadesk.engine.sampling_checks import check_logits
+from stratadesk.errors import UsageError
+from stratadesk.file_safety import replacing
 
 Floats = npt.NDArray[np.float32]
+ZIP_MARK = b"PK"
+"""What an .npz file begins with."""
 
 
 def compute_logits(model: LoadedModel | CudaModel, tokens: Sequence[int], chunk: int) -> Floats:
@@ -49,14 +51,21 @@ def write_logits(
     """Write array `logits` to the .npz file `out` and return its shape.
 
     With `settings.mtp` also `mtp_logits`, those of the draft head. `settings.chunk` tokens, at
-    least 1, are read at a time. The file appears complete or not at all. Raises what `load_model`
-    and `compute_logits` raise.
+    least 1, are read at a time. The file appears complete or not at all.
+
+    Raises:
+        UsageError: `out` is something else than an .npz file.
+        ModelError: logits that are no numbers.
+        StrataDeskError: what `load_model` and `compute_logits` raise, or `out` cannot be written.
     """
+    _check_output(out)
     model = load_model(path, settings, _ignore)
     try:
         arrays = _arrays(model, tokens, settings)
     finally:
         model.close()
+    for row in arrays["logits"]:
+        check_logits(row)
     _save(out, arrays)
     rows, vocab = arrays["logits"].shape
     return rows, vocab
@@ -84,13 +93,23 @@ def _ignore(progress: LoadProgress) -> None:
     """Say nothing: a script reads this command's output."""
 
 
+def _check_output(out: Path) -> None:
+    """Raise UsageError where `out` is something that an .npz file must not replace.
+
+    So a model, a list of tokens or a device named by mistake is safe.
+    """
+    if not out.exists():
+        return
+    if not out.is_file():
+        raise UsageError(f"{out} is no file.", "Choose another -o.")
+    with out.open("rb") as file:
+        begins = file.read(len(ZIP_MARK))
+    if begins and begins != ZIP_MARK:
+        raise UsageError(
+            f"{out} exists and is no .npz file, so it is not replaced.", "Choose another -o."
+        )
+
+
 def _save(out: Path, arrays: dict[str, Floats]) -> None:
-    try:
-        handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp")
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        os.replace(name, out)
-    except OSError as error:
-        raise StrataDeskError(
-            f"Cannot write {out}: {error.strerror}.", "Choose another -o."
-        ) from error
+    with replacing(out) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]

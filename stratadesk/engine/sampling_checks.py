@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stratadesk.engine.commands import SamplingSettings
-from stratadesk.errors import StrataDeskError, UsageError
+from stratadesk.errors import ModelError, StrataDeskError, UsageError
 
 _RANGES = {
     "temperature": (0.0, 100.0),
@@ -33,7 +33,11 @@ def check_settings(settings: SamplingSettings) -> None:
 
 
 def check_logits(logits: NDArray[np.float32]) -> None:
-    """Raise StrataDeskError unless `logits` [vocabulary] are finite numbers, saying which not."""
+    """Check the logits [vocabulary] of one token.
+
+    Raises:
+        ModelError: they are not finite numbers; says which not.
+    """
     if logits.ndim != 1 or not logits.size:
         raise StrataDeskError(f"Logits of shape {logits.shape} are no logits of one token.")
     finite = np.isfinite(logits)
@@ -41,8 +45,8 @@ def check_logits(logits: NDArray[np.float32]) -> None:
         return
     bad = np.flatnonzero(~finite)
     shown = ", ".join(f"{i} ({logits[i]})" for i in bad[:3].tolist())
-    raise StrataDeskError(
+    raise ModelError(
         f"{bad.size:,} of {logits.size:,} logits are not finite numbers, first of all those of "
         f"token {shown}.",
-        "The model's weights are damaged, or its file is not what its header says.",
+        "The model's weights are damaged: download it again.",
     )

@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
-import pytest
 
 from stratadesk.engine.commands import EngineSettings, KvFormat
 from stratadesk.engine.loading import load_model
@@ -49,15 +47,6 @@ class WrongBytesError(AssertionError):
 
 class WrongLogitsError(AssertionError):
     """An answer is not the one that is computed without a card."""
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """One thread for kernels: such small ones are ten times slower on two busy processors."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
 
 
 def random_ids(seed: int, count: int) -> list[int]:

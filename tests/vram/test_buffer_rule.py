@@ -28,7 +28,6 @@ from tests.vram.host_bench import (
     DENSE,
     EXPERTS,
     TINY,
-    one_thread,  # noqa: F401
     random_ids,
 )
 

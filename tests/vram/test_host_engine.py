@@ -38,7 +38,6 @@ from tests.vram.host_bench import (
     READ_ERROR,
     TINY,
     HostRig,
-    one_thread,  # noqa: F401
     random_ids,
     reference,
     rig,

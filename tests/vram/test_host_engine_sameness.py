@@ -33,7 +33,6 @@ from tests.vram.host_bench import (
     TINY,
     Floats,
     HostRig,
-    one_thread,  # noqa: F401
     random_ids,
     reference,
     rig,

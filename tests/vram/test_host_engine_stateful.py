@@ -22,7 +22,6 @@ from tests.vram.host_bench import (
     Floats,
     WrongBytesError,
     WrongLogitsError,
-    one_thread,  # noqa: F401
 )
 from tests.vram.host_driver import EVERYTHING, Driver
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 LAYER_VARIABLE = "NUMBA_THREADING_LAYER"
+ROOM = 1 << 20
+"""Bytes that a folder for kernels must have free."""
 
 
 def configure(cache_dir: Path) -> bool:
@@ -38,10 +40,12 @@ def configure(cache_dir: Path) -> bool:
 
 
 def can_write(folder: Path) -> bool:
-    """Whether files can be made in `folder`, which is made if it is not there."""
+    """Whether `folder`, which is made if it is not there, has room for some kernels."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(ROOM))
+            probe.flush()
             return True
     except OSError:
         return False

@@ -26,10 +26,14 @@ struct F32 {
     }
 };
 
-struct F16 {
+// Eight values of two bytes, without a scale.
+struct Halves {
     static constexpr int BLOCK = 8, BYTES = 16, LANES = 1, VALUES = 8, GROUPS = 1;
     static constexpr bool OFFSETS = false;
     static DEVICE int at(int, int i) { return i; }
+};
+
+struct F16 : Halves {
     static DEVICE void read(const u8 *block, int, float *q, float *scale, float *) {
         const uint4 words = load128(block);
         const u32 pairs[4] = {words.x, words.y, words.z, words.w};
@@ -39,10 +43,7 @@ struct F16 {
     }
 };
 
-struct BF16 {
-    static constexpr int BLOCK = 8, BYTES = 16, LANES = 1, VALUES = 8, GROUPS = 1;
-    static constexpr bool OFFSETS = false;
-    static DEVICE int at(int, int i) { return i; }
+struct BF16 : Halves {
     static DEVICE void read(const u8 *block, int, float *q, float *scale, float *) {
         const uint4 words = load128(block);
         const u32 pairs[4] = {words.x, words.y, words.z, words.w};
@@ -322,6 +323,13 @@ struct IQ4_XS {
     }
 };
 
+// Each lane takes eight values: an entry of a grid, or two of four.
+struct Entries {
+    static constexpr int BLOCK = 256, LANES = 32, VALUES = 8, GROUPS = 1;
+    static constexpr bool OFFSETS = false;
+    static DEVICE int at(int lane, int i) { return 8 * lane + i; }
+};
+
 // Eight values of a grid entry to floats, those negated whose bit in `signs` is set.
 DEVICE void signed_entry(u64 entry, u32 signs, float *q) {
     signed_bytes_to_floats(negate_where(u32(entry), signs), q);
@@ -332,10 +340,8 @@ DEVICE void signed_entry(u64 entry, u32 signs, float *q) {
 DEVICE u32 signs_of(u32 seven) { return seven | ((__popc(seven) & 1u) << 7); }
 
 // Half scale; per 32 values four indices and a word of signs and sub-scale.
-struct IQ2_XXS {
-    static constexpr int BLOCK = 256, BYTES = 66, LANES = 32, VALUES = 8, GROUPS = 1;
-    static constexpr bool OFFSETS = false;
-    static DEVICE int at(int lane, int i) { return 8 * lane + i; }
+struct IQ2_XXS : Entries {
+    static constexpr int BYTES = 66;
     static DEVICE void read(const u8 *block, int lane, float *q, float *scale, float *) {
         const u8 *group = block + 2 + 8 * (lane / 4);
         const u32 packed = load32_even(group + 4), index = __ldg(group + lane % 4);
@@ -345,10 +351,8 @@ struct IQ2_XXS {
 };
 
 // Half scale, 32 words of index and signs, 16 sub-scales of 4 bits.
-struct IQ2_XS {
-    static constexpr int BLOCK = 256, BYTES = 74, LANES = 32, VALUES = 8, GROUPS = 1;
-    static constexpr bool OFFSETS = false;
-    static DEVICE int at(int lane, int i) { return 8 * lane + i; }
+struct IQ2_XS : Entries {
+    static constexpr int BYTES = 74;
     static DEVICE void read(const u8 *block, int lane, float *q, float *scale, float *) {
         const u32 word = load16(block + 2 + 2 * lane);
         const u32 nibble = (__ldg(block + 66 + lane / 4) >> (4 * ((lane / 2) % 2))) & 15u;
@@ -358,10 +362,8 @@ struct IQ2_XS {
 };
 
 // Half scale, 32 low bytes of indices, 32 of signs, 8 of high bits, 8 of sub-scales.
-struct IQ2_S {
-    static constexpr int BLOCK = 256, BYTES = 82, LANES = 32, VALUES = 8, GROUPS = 1;
-    static constexpr bool OFFSETS = false;
-    static DEVICE int at(int lane, int i) { return 8 * lane + i; }
+struct IQ2_S : Entries {
+    static constexpr int BYTES = 82;
     static DEVICE void read(const u8 *block, int lane, float *q, float *scale, float *) {
         const u32 high = (__ldg(block + 66 + lane / 4) >> (2 * (lane % 4))) & 3u;
         const u32 index = __ldg(block + 2 + lane) | (high << 8);
@@ -372,10 +374,8 @@ struct IQ2_S {
 };
 
 // Half scale, 64 indices, 8 words of signs and sub-scale.
-struct IQ3_XXS {
-    static constexpr int BLOCK = 256, BYTES = 98, LANES = 32, VALUES = 8, GROUPS = 1;
-    static constexpr bool OFFSETS = false;
-    static DEVICE int at(int lane, int i) { return 8 * lane + i; }
+struct IQ3_XXS : Entries {
+    static constexpr int BYTES = 98;
     static DEVICE void read(const u8 *block, int lane, float *q, float *scale, float *) {
         const u32 indices = load16(block + 2 + 2 * lane);
         const u32 packed = load32_even(block + 66 + 4 * (lane / 4));
@@ -387,10 +387,8 @@ struct IQ3_XXS {
 };
 
 // Half scale, 64 low bytes of indices, 8 of ninth bits, 32 of signs, 4 of sub-scales.
-struct IQ3_S {
-    static constexpr int BLOCK = 256, BYTES = 110, LANES = 32, VALUES = 8, GROUPS = 1;
-    static constexpr bool OFFSETS = false;
-    static DEVICE int at(int lane, int i) { return 8 * lane + i; }
+struct IQ3_S : Entries {
+    static constexpr int BYTES = 110;
     static DEVICE void read(const u8 *block, int lane, float *q, float *scale, float *) {
         const int group = lane / 4;
         const u32 low = load16(block + 2 + 2 * lane);
@@ -412,10 +410,8 @@ DEVICE void moved_entry(u64 entry, float move, float *q) {
 }
 
 // Half scale, 32 low bytes of indices, 8 words of high bits, sub-scale and sign.
-struct IQ1_S {
-    static constexpr int BLOCK = 256, BYTES = 50, LANES = 32, VALUES = 8, GROUPS = 1;
-    static constexpr bool OFFSETS = false;
-    static DEVICE int at(int lane, int i) { return 8 * lane + i; }
+struct IQ1_S : Entries {
+    static constexpr int BYTES = 50;
     static DEVICE void read(const u8 *block, int lane, float *q, float *scale, float *) {
         const u32 packed = load16(block + 34 + 2 * (lane / 4));
         const u32 high = (packed >> (3 * (lane % 4))) & 7u;
@@ -428,10 +424,8 @@ struct IQ1_S {
 
 // 32 low bytes of indices, 16 of high bits and signs, 4 words of sub-scales, whose highest
 // nibbles are the half scale, lowest first.
-struct IQ1_M {
-    static constexpr int BLOCK = 256, BYTES = 56, LANES = 32, VALUES = 8, GROUPS = 1;
-    static constexpr bool OFFSETS = false;
-    static DEVICE int at(int lane, int i) { return 8 * lane + i; }
+struct IQ1_M : Entries {
+    static constexpr int BYTES = 56;
     static DEVICE void read(const u8 *block, int lane, float *q, float *scale, float *) {
         const int strip = lane / 2;
         const u32 high = __ldg(block + 32 + strip) >> (4 * (lane % 2));
