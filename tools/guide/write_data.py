@@ -21,7 +21,10 @@ from tools.guide.facts import Topic, fill
 
 TEXTS = Path(__file__).parent / "texts"
 TOPIC_FILES = ("program.md", "memory.md", "use.md", "unknown.md")
-MORE_FILES = ("more.md", "ways.md")
+MORE_FILES = (
+    "more.md",
+    "ways.md",
+)
 OFF_TOPIC_SHARE = 0.24
 SYSTEM_SHARE = 0.03
 FOLLOW_UP_SHARE = 0.3
@@ -95,13 +98,14 @@ def read_topics(path: Path) -> Iterator[Topic]:
 def topics() -> tuple[Topic, ...]:
     """Hand-written topics, then those made from the program's tables."""
     written = [topic for name in TOPIC_FILES for topic in read_topics(TEXTS / name)]
+    named = frozenset(name for topic in written for name in topic.names)
+    found = [*written, *facts.table_topics(named)]
     for name in MORE_FILES:
         more = {topic.id: topic for topic in read_topics(TEXTS / name)}
-        written = [_with(topic, more.pop(topic.id, None)) for topic in written]
+        found = [_with(topic, more.pop(topic.id, None)) for topic in found]
         if more:
             raise ValueError(f"{name} asks about topics that no other file has: {list(more)}")
-    named = frozenset(name for topic in written for name in topic.names)
-    return (*written, *facts.table_topics(named))
+    return tuple(found)
 
 
 def _with(topic: Topic, more: Topic | None) -> Topic:
@@ -110,7 +114,7 @@ def _with(topic: Topic, more: Topic | None) -> Topic:
         return topic
     return replace(
         topic,
-        weight=topic.weight * 1.3,
+        weight=topic.weight * 1.2,
         names=topic.names + more.names,
         deeds=topic.deeds + more.deeds,
         troubles=topic.troubles + more.troubles,
