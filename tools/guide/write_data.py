@@ -24,6 +24,9 @@ TOPIC_FILES = ("program.md", "memory.md", "use.md", "unknown.md")
 MORE_FILES = (
     "more.md",
     "ways.md",
+    "asked-keys.md",
+    "asked-program.md",
+    "asked-use.md",
 )
 OFF_TOPIC_SHARE = 0.24
 SYSTEM_SHARE = 0.03
