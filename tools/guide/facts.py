@@ -6,9 +6,10 @@ program no longer has is an error, and so is a flag, key or variable written out
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 from stratadesk.cli.parser import build_parser
 from stratadesk.exit_codes import ExitCode
@@ -16,11 +17,16 @@ from stratadesk.keys import KEYS, find_key
 from stratadesk.settings import Flag
 from stratadesk.settings_schema import Setting, all_settings
 from stratadesk.vram_flags import MACHINE_FLAGS
+from tools.guide.wordings import sections
+
+PATTERNS = Path(__file__).parent / "texts" / "tables.md"
+SPOKEN = Path(__file__).parent / "texts" / "spoken.md"
 
 _PLACE = re.compile(r"\{(key|flag|default|exit):(\w+)\}|\{(commands)\}")
 _FLAG_IN_TEXT = re.compile(r"(?<![\w-])--?[a-z][a-z0-9-]*")
 _KEY_IN_TEXT = re.compile(r"(?<![\w-])(?:F\d{1,2}|Ctrl\+\w+)(?!\w)")
 _VARIABLE_IN_TEXT = re.compile(r"STRATADESK_[A-Z]\w*")
+_LETTER = re.compile(r"\b[A-Z]\b")
 
 EXIT_MEANINGS = {
     ExitCode.OK: "done, all went well",
@@ -165,16 +171,40 @@ def table_topics(named: frozenset[str]) -> Iterator[Topic]:
     yield from (_exit_topic(code) for code in ExitCode)
 
 
+@cache
+def spoken_names() -> dict[str, tuple[str, ...]]:
+    """What people call each flag, from `spoken.md`; UnknownFactError names a field without one."""
+    lines = SPOKEN.read_text("utf-8").splitlines()
+    parts = (line.split(": ", 1) for line in lines if line and not line.startswith("#"))
+    found = {name: tuple(names.split("|")) for name, names in parts}
+    if unknown := found.keys() - flags().keys():
+        raise UnknownFactError(f"{SPOKEN.name}: the program has no flag for {sorted(unknown)}")
+    return found
+
+
+def _asked(section: str, **places: str) -> tuple[str, ...]:
+    """The patterns of a section of `tables.md` with each capital letter's text in its place."""
+    return tuple(
+        _LETTER.sub(lambda letter: places[letter[0]], pattern)
+        for pattern in sections(PATTERNS)[section]
+    )
+
+
+def _either(*groups: Sequence[str]) -> str:
+    """A pattern for one text of one group, each group drawn as often as the others."""
+    return f"({'|'.join('|'.join(group).join('()') for group in groups if group)})"
+
+
 def _key_topics() -> Iterator[Topic]:
     for key in KEYS:
         name = key_name(key.id)
         spoken = [name, name.lower(), f"the {name} key", f"key {name}", f"pressing {name}"]
+        pressed = [name, name.lower(), f"the {name} key", f"the key {name.lower()}"]
         if name.startswith("Ctrl+"):
-            spoken += [
-                name.replace("+", " ").lower(),
-                f"^{name[-1]}",
-                f"control {name[-1].lower()}",
-            ]
+            letter = name[-1]
+            others = [f"ctrl {letter}".lower(), f"^{letter}", f"control {letter}".lower()]
+            spoken += others
+            pressed += [*others, f"ctrl-{letter}".lower()]
         if key.id.startswith("set_"):
             letter = key.key
             spoken = [
@@ -182,74 +212,79 @@ def _key_topics() -> Iterator[Topic]:
                 f"the key {letter} in the settings",
                 f"pressing {letter} in the settings",
             ]
-        asked = [f"what (does|happens when i press|is) {each} [do]" for each in spoken[:3]]
+            opener = key_name("settings").lower()
+            pressed = [
+                *spoken[:2],
+                f"{letter} on the settings screen",
+                f"{opener} and then {letter}",
+            ]
+        asked = _asked("key", K=_either(pressed))
         answer = f'{name} is the key for "{key.label}". {key.tooltip}'
-        yield Topic(f"pressed-{key.id}", (answer,), tuple(spoken), asked=tuple(asked), weight=0.6)
+        yield Topic(f"pressed-{key.id}", (answer,), tuple(spoken), asked=asked, weight=0.6)
 
 
 def _flag_topics(name: str, flag: Flag, named: frozenset[str]) -> Iterator[Topic]:
-    longest, words = flag.names[-1], name.replace("_", " ")
-    bare = longest.lstrip("-")
-    spoken = [each for each in (*flag.names, *flag.aliases) if each not in named]
+    longest, bare = flag.names[-1], flag.names[-1].lstrip("-")
+    own = [each for each in (*flag.names, *flag.aliases) if each not in named]
     about = [
         f"the {longest} flag",
         f"the flag {longest}",
         f"the {bare} option",
         f"option {longest}",
     ]
+    spoken = (name.replace("_", " "), *spoken_names().get(name, ()))
     default = f"The default of `{longest}` is {written_default(flag)}."
     allowed = f"`{longest}` takes {flag.allowed()}; the default is {written_default(flag)}."
     means = f"It means: {flag.help}."
     yield Topic(
         f"flag-{name}",
         (f"`{longest}`: {flag.help}. {default} Allowed is {flag.allowed()}.",),
-        (*spoken, *about),
-        asked=(f"what does {longest} (do|mean|change|set)", f"when (should|do) i use {longest}"),
+        (*own, *about),
+        asked=_asked("flag", F=_either(own, about), S=_either(spoken)),
         weight=0.5,
         follow_ups=tuple(zip(_FOLLOWING, (default, allowed), strict=True)),
     )
-    asked = [pattern.replace("N", f"({longest}|{words}|{bare})") for pattern in _DEFAULT_ASKED]
-    yield Topic(f"default-{name}", (f"{default} {means}",), asked=tuple(asked), weight=0.3)
-    asked = [pattern.replace("N", f"({longest}|{words})") for pattern in _ALLOWED_ASKED]
-    yield Topic(f"allowed-{name}", (f"{allowed} {means}",), asked=tuple(asked), weight=0.2)
+    either = _either((longest, bare, *flag.names[:-1], *flag.aliases), spoken)
+    asked = _asked_of_kind("default", flag, either)
+    yield Topic(f"default-{name}", (f"{default} {means}",), asked=asked, weight=0.3)
+    asked = _asked_of_kind("allowed", flag, either)
+    yield Topic(f"allowed-{name}", (f"{allowed} {means}",), asked=asked, weight=0.2)
+
+
+def _asked_of_kind(section: str, flag: Flag, names: str) -> tuple[str, ...]:
+    """A section's patterns and those for flags of this kind: numbers, choices, switches, auto."""
+    kinds = {
+        "-number": flag.kind in (int, float),
+        "-choice": bool(flag.choices),
+        "-switch": flag.kind is bool,
+        "-auto": "auto" in (*flag.words, *flag.choices),
+    }
+    wanted = [section, *(section + kind for kind, fits in kinds.items() if fits)]
+    known = sections(PATTERNS)
+    return tuple(pattern for each in wanted if each in known for pattern in _asked(each, N=names))
 
 
 _FOLLOWING = (
     "(and|what is|what's) (the|its) default[ value]|default",
     "(which|what) values (are allowed|can it have|does it take)|range",
 )
-_DEFAULT_ASKED = (
-    "(what is|what's|tell me) the (default|standard|initial) [value] (of|for) N",
-    "N default [value]",
-    "default N",
-    "what is N (by default|set to|if i do not set it)",
-)
-_ALLOWED_ASKED = (
-    "(which|what) (values|choices|numbers) (does N take|are allowed for N)",
-    "(allowed|possible|valid) values (of|for) N",
-    "(range|minimum|maximum|limits|choices) (of|for) N",
-    "how (high|low|big|small) can N be",
-)
-_SETTING_ASKED = (
-    "(which|what) (environment variable|env variable|variable) (sets|is for|changes) N",
-    "(environment variable|env var|variable) for N",
-    "(settings key|config key|key in the settings file|key in settings.toml) (for|of) N",
-    "how do i (keep|save|store|make permanent|set permanently) N",
-    "(set|keep|save) N (in the settings file|permanently|for good|in settings.toml)",
-)
 
 
 def _setting_topic(setting: Setting) -> Topic:
     flag = setting.flag
-    either = f"({flag.names[-1]}|[the] {flag.field.replace('_', ' ')})"
-    asked = [pattern.replace("N", either) for pattern in _SETTING_ASKED]
+    spoken = (flag.field.replace("_", " "), *spoken_names().get(flag.field, ()))
     answer = (
         f"In a settings file the key is `{setting.key}`, in the environment "
         f"`{setting.variable}`, and the flag is `{flag.names[-1]}`. "
         f"`stratadesk config set {setting.key} VALUE` keeps it."
     )
-    names = (setting.variable, setting.key)
-    return Topic(f"setting-{setting.key}", (answer,), names, asked=tuple(asked), weight=0.3)
+    return Topic(
+        f"setting-{setting.key}",
+        (answer,),
+        (setting.variable, setting.key),
+        asked=_asked("setting", N=_either(flag.names, spoken)),
+        weight=0.3,
+    )
 
 
 def _command_topic(command: str, purpose: str) -> Topic:
@@ -257,7 +292,10 @@ def _command_topic(command: str, purpose: str) -> Topic:
         f"`stratadesk {command}` is the command to {purpose}; `--help` behind it explains it."
     )
     spoken = (f"stratadesk {command}", f"the {command} command", f"the command {command}")
-    return Topic(f"command-{command}", (sentence,), spoken, deeds=(purpose,), weight=0.7)
+    asked = _asked("command", C=_either(spoken), P=purpose)
+    return Topic(
+        f"command-{command}", (sentence,), spoken, deeds=(purpose,), asked=asked, weight=0.7
+    )
 
 
 def _exit_topic(code: ExitCode) -> Topic:
@@ -277,9 +315,6 @@ def _exit_topic(code: ExitCode) -> Topic:
             f"i get exit code {number}",
             f"it exits with code {number}",
         ),
-        asked=(
-            f"(which|what) exit code (means|is for|stands for) {short}",
-            f"(what is the|which) exit (code|status) (when|if|for) {short}",
-        ),
+        asked=_asked("exit", X=_either(spoken), C=str(number), M=short),
         weight=0.7,
     )

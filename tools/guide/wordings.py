@@ -17,11 +17,16 @@ _SMALL_WORDS = frozenset(
 _TOKEN = re.compile(r"\(|\)|\[|\]|\||\{\w+\}|[^()\[\]|{}]+")
 
 
-@cache
 def frames() -> Mapping[str, Sequence[str]]:
     """The lines of `frames.md` by section."""
+    return sections(FRAMES)
+
+
+@cache
+def sections(path: Path) -> Mapping[str, Sequence[str]]:
+    """The lines of a text below each `## ` heading."""
     found: dict[str, list[str]] = {}
-    for line in FRAMES.read_text("utf-8").splitlines():
+    for line in path.read_text("utf-8").splitlines():
         if line.startswith("## "):
             found[line.removeprefix("## ")] = []
         elif line and not line.startswith("# "):
