@@ -76,7 +76,7 @@ MODEL = Flag(
     ("-m", "--model"),
     str,
     None,
-    "a GGUF file, the folder of a split one, or a name listed by stratadesk models",
+    "a GGUF file, the folder of a split one, guide, or a name listed by stratadesk models",
 )
 
 MODEL_FLAGS = (

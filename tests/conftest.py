@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stratadesk.kernels.host import compile_cache
+from stratadesk.models.guide import VARIABLE, guide_path
 
 DATA_DIR = Path(__file__).parent / "data"
 
@@ -44,7 +45,29 @@ def golden_dir() -> Path:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A StrataDesk home for this test alone, except the kernel cache, which all share."""
+    """A StrataDesk home for this test alone, except the kernel cache, which all share.
+
+    No guide comes with the program there: see `guide` and `tiny_guide`.
+    """
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("STRATADESK_HOME", str(home))
+    monkeypatch.setenv(VARIABLE, "")
     return home
+
+
+@pytest.fixture
+def guide(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The guide that comes with the program; tests that need it are skipped where it is not."""
+    path = guide_path({})
+    if path is None:
+        pytest.skip("assets/guide.gguf is not here: this checkout comes without the guide")
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+@pytest.fixture
+def tiny_guide(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small golden model in the place of the guide."""
+    path = data_dir / "models" / "qwen3moe-iq4_xs.gguf"
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path

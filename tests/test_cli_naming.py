@@ -140,3 +140,50 @@ def test_an_empty_list_says_what_to_do(
     out = capsys.readouterr().out
     assert "No model was found" in out
     assert "STRATADESK_MODELS" in out
+
+
+def test_with_the_guide_alone_the_list_names_it_and_says_what_to_do(
+    tiny_guide: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STRATADESK_MODELS", "")
+    monkeypatch.setenv("OLLAMA_MODELS", "")
+    assert main(["models"]) == ExitCode.OK
+    row, place, *rest = capsys.readouterr().out.splitlines()
+    assert row.split()[0] == "guide"
+    assert row.split()[-2:] == ["bundled", "runs"]
+    assert place.strip() == str(tiny_guide)
+    assert rest[0].startswith("No other model was found")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tokenize", "-m", "guide", "--", "red"],
+        ["inspect", "guide"],
+        ["plan", "-m", "guide"],
+        ["logits", "-m", "guide", "--tokens", "1 2", "-o", "{}"],
+        ["run", "-m", "guide", "--raw", "-p", "red", "-n", "2", "--temp", "0"],
+    ],
+)
+def test_every_command_with_a_model_knows_the_guide(
+    words: list[str], tiny_guide: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word.format(tmp_path / "out.npz") for word in words]
+    assert main(words) == ExitCode.OK
+    said = capsys.readouterr()
+    assert main([str(tiny_guide) if word == "guide" else word for word in words]) == ExitCode.OK
+    assert capsys.readouterr() == said
+
+
+def test_a_file_called_guide_is_taken_before_the_bundled_one(
+    tiny_guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert model_path("guide") == tiny_guide
+    (tmp_path / "guide").write_bytes(b"GGUF")
+    assert model_path("guide") == Path("guide")
+
+
+def test_without_a_guide_its_name_is_one_that_nothing_has(own_home: Path) -> None:
+    with pytest.raises(GgufError, match="There is no file 'guide'"):
+        model_path("guide")

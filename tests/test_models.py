@@ -5,6 +5,7 @@ Also against a search that hangs in a circle of links or ends with an exception.
 
 import json
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from stratadesk.engine.gguf_cursor import Cursor
 from stratadesk.models import Discovery, SkippedFile, find_models
 from stratadesk.models.discovery import discover
+from stratadesk.models.guide import VARIABLE, guide_path, is_guide
 from stratadesk.models.stores import OLLAMA, Store, known_stores
 from tests.gguf_builder import (
     U32,
@@ -389,3 +391,48 @@ def test_vocabularies_of_unknown_families_are_not_walked(
 
     monkeypatch.setattr(Cursor, "strings", refuse)
     assert len(search(tmp_path).models) == 1
+
+
+def test_the_guide_is_found_in_a_package_and_beside_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "stratadesk"
+    monkeypatch.setattr("stratadesk.models.guide.__file__", str(package / "models" / "guide.py"))
+    assert guide_path({}) is None
+    beside = write(tmp_path / "site" / "assets", "guide.gguf")
+    assert guide_path({}) == beside
+    inside = write(package / "assets", "guide.gguf")
+    assert guide_path({}) == inside
+
+
+def test_the_wheel_takes_the_guide_to_where_the_package_looks_for_it() -> None:
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    wheel = tomllib.loads(project.read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["only-include"] == ["stratadesk", "assets/guide.gguf"]
+    assert wheel["sources"] == {"assets": "stratadesk/assets"}
+
+
+def test_a_variable_puts_another_file_in_the_place_of_the_guide_or_none(tmp_path: Path) -> None:
+    named = {VARIABLE: f" {tmp_path / 'other.gguf'} "}
+    assert guide_path(named) == tmp_path / "other.gguf"
+    assert guide_path({VARIABLE: ""}) is None
+    assert guide_path({VARIABLE: " "}) is None
+
+
+def test_the_guide_is_listed_first_under_its_name_whatever_its_file_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "x", "model-00007.gguf")
+    env = {VARIABLE: str(path), "STRATADESK_MODELS": str(tmp_path / "x")}
+    first, *others = find_models(env, tmp_path / "home").models
+    assert (first.name, first.store, first.path) == ("guide", "bundled", path)
+    assert others == []
+    monkeypatch.setenv(VARIABLE, str(path))
+    assert is_guide(path)
+    assert is_guide(str(path))
+    assert not is_guide(tmp_path / "guide.gguf")
+
+
+def test_a_guide_that_is_named_but_gone_is_told(tmp_path: Path) -> None:
+    found = find_models({VARIABLE: str(tmp_path / "gone.gguf")}, tmp_path / "home")
+    assert SkippedFile(tmp_path / "gone.gguf", "there is no such file") in found.skipped

@@ -1,4 +1,4 @@
-"""What `-m` may be: a file, a folder, or the name of a model found on this machine."""
+"""What `-m` may be: a file, a folder, "guide", or the name of a model found on this machine."""
 
 import os
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ LISTS = "stratadesk models lists what was found."
 def model_path(written: str, folders: Sequence[str] | None = None) -> Path:
     """Return where the model is that was named by path, file name or name.
 
-    What exists under this path is taken as it is. Otherwise the stores are searched, `folders`
-    (by default those of the settings) among them.
+    What exists under this path is taken as it is, and "guide" is the bundled one. Otherwise the
+    stores are searched, `folders` (by default those of the settings) among them.
 
     Raises:
         UsageError: nothing is named, or several models have the name.
@@ -32,8 +32,12 @@ def model_path(written: str, folders: Sequence[str] | None = None) -> Path:
     if _exists(path):
         return path
     from stratadesk.models import find_models
+    from stratadesk.models.guide import GUIDE, guide_path
     from stratadesk.models.naming import named
 
+    guide = guide_path() if written == GUIDE else None
+    if guide is not None:
+        return guide
     found = find_models(folders=_kept_folders() if folders is None else folders)
     fitting = named(found.models, written)
     if len(fitting) > 1:

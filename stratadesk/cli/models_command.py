@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from stratadesk.models import Discovery, FoundModel, SkippedFile
 
 NAME = "models"
+KEEPERS = "LM Studio, Hugging Face, Ollama, llama.cpp and Jan"
 PURPOSE = "list the models found on this machine"
 EXAMPLES = """\
 examples:
@@ -69,8 +70,9 @@ def as_lines(found: "Discovery") -> Iterator[str]:
     """Write a table with each model's path below its line, then what was passed over."""
     if found.models:
         yield from _table([_cells(model) for model in found.models], found.models)
-    else:
-        yield "No model was found where LM Studio, Hugging Face, Ollama, llama.cpp and Jan keep"
+    if not found.others:
+        other = "other " if found.models else ""
+        yield f"No {other}model was found where {KEEPERS} keep"
         yield "theirs. Name a file with -m, or further folders with STRATADESK_MODELS."
     if found.skipped:
         yield ""

@@ -14,15 +14,16 @@ def find_models(
     home: Path | None = None,
     folders: Sequence[str] = (),
 ) -> Discovery:
-    """Search all known stores; nothing is written and only headers are read.
+    """Look at the guide and search all known stores; nothing is written, only headers are read.
 
     `folders` are searched besides those that STRATADESK_MODELS names. `env` and `home` default
     to this process's environment and the user's home folder. Never raises for what it finds:
     files and folders that cannot be used are listed as skipped.
     """
     from stratadesk.models.discovery import discover
-    from stratadesk.models.stores import known_stores
+    from stratadesk.models.stores import guide_store, known_stores
 
     env = os.environ if env is None else env
     windows = os.name == "nt"
-    return discover(known_stores(env, home or Path.home(), windows=windows, folders=folders))
+    stores = known_stores(env, home or Path.home(), windows=windows, folders=folders)
+    return discover([*guide_store(env), *stores])

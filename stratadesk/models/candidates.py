@@ -16,6 +16,7 @@ from stratadesk.engine.gguf_shards import (
     raw_part_error,
 )
 from stratadesk.models.found import SkippedFile
+from stratadesk.models.guide import BUNDLED, GUIDE
 from stratadesk.models.stores import OLLAMA, Store
 from stratadesk.models.walk import Walk
 
@@ -38,12 +39,16 @@ def candidates(store: Store) -> Iterable[Candidate | SkippedFile]:
     try:
         mode = os.stat(system_path(folder)).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return [SkippedFile(folder, "there is no such folder")] if store.named_by_user else []
+        return [SkippedFile(folder, _missing(store))] if store.named_by_user else []
     except OSError as error:
         return [SkippedFile(folder, f"cannot be read: {error.strerror}")]
     if not stat.S_ISDIR(mode):
-        return _from_files([folder])
+        return [Candidate((folder,), GUIDE)] if store.name == BUNDLED else _from_files([folder])
     return _from_ollama(folder) if store.name == OLLAMA else _from_walk(folder)
+
+
+def _missing(store: Store) -> str:
+    return f"there is no such {'file' if store.name == BUNDLED else 'folder'}"
 
 
 def _from_walk(folder: Path) -> Iterator[Candidate | SkippedFile]:

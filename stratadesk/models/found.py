@@ -3,15 +3,18 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from stratadesk.models.guide import BUNDLED
+
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
     """A model on disk, split or not.
 
-    `path` is its first file, `store` the name of the place, `total_bytes` the size of all its
-    `shards` files. `why_not` says what is wrong and what to do when `supported` is false: an
-    unknown family, tensor type or tokenizer, or a file that is cut short or damaged. Only headers
-    have been read: damage within tensor data shows when the model is loaded or answers.
+    `path` is its first file, `store` the name of the place, "bundled" for the guide, `total_bytes`
+    the size of all its `shards` files. `why_not` says what is wrong and what to do when
+    `supported` is false: an unknown family, tensor type or tokenizer, or a file that is cut short
+    or damaged. Only headers have been read: damage within tensor data shows when the model is
+    loaded or answers.
     """
 
     path: Path
@@ -34,7 +37,12 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """All models found, by store and name, and everything that was passed over."""
+    """All models found, the guide first, by store and name, and everything that was passed over."""
 
     models: list[FoundModel]
     skipped: list[SkippedFile]
+
+    @property
+    def others(self) -> list[FoundModel]:
+        """The models that did not come with the program."""
+        return [model for model in self.models if model.store != BUNDLED]

@@ -6,16 +6,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stratadesk.models.guide import BUNDLED, guide_path
+
 OLLAMA = "Ollama"
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A folder to search; `named_by_user` folders are reported when they do not exist."""
+    """A folder to search, or a file; `named_by_user` ones are reported when they do not exist."""
 
     name: str
     folder: Path
     named_by_user: bool = False
+
+
+def guide_store(env: Mapping[str, str]) -> list[Store]:
+    """Return the place of the bundled guide, none where there is no guide."""
+    guide = guide_path(env)
+    return [Store(BUNDLED, guide, named_by_user=True)] if guide else []
 
 
 def known_stores(

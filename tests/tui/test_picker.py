@@ -129,3 +129,15 @@ async def test_page_keys_home_and_end_move_the_highlight() -> None:
         assert picks.index == 0
         await pilot.press("pageup")
         assert picks.index == 0
+
+
+async def test_the_guide_stands_behind_the_models_that_run_and_says_when_it_is_alone() -> None:
+    guide = Found("guide", Path("g.gguf"), "bundled")
+    several = Search([guide, BLOCKED, RUNS])
+    async with make_app(ScriptedEngine(), model=None, found=several).run_test() as pilot:
+        await wait_for_text(pilot, "3 models found")
+        shown = text_of(pilot.app)
+        assert shown.index("Qwen3 30B") < shown.index("guide") < shown.index("Mixtral")
+    async with make_app(ScriptedEngine(), model=None, found=Search([guide])).run_test() as pilot:
+        await wait_for_text(pilot, "No other model was found")
+        assert "bundled" in text_of(pilot.app)

@@ -13,19 +13,22 @@ from textual.screen import Screen
 from textual.widgets import Collapsible, ListView, Static
 
 from stratadesk.errors import StrataDeskError
+from stratadesk.models.guide import BUNDLED
 from stratadesk.tui.bindings import bind
 from stratadesk.tui.figures import plural
-from stratadesk.tui.ports import Discover, ModelSearch, SkippedEntry
+from stratadesk.tui.ports import Discover, ModelEntry, ModelSearch, SkippedEntry
 from stratadesk.tui.sanitise import safe_line
 from stratadesk.tui.widgets.key_bar import KeyBar, KeyItem
 from stratadesk.tui.widgets.model_list import ModelItem
 from stratadesk.tui.widgets.model_picks import ModelPicks
 
 SEARCHING = "Looking for GGUF files …"
-NOTHING_FOUND = (
-    "No model was found on this machine. Get one with LM Studio or from Hugging Face, for "
-    "example a Qwen3-30B-A3B GGUF; for a folder of your own set STRATADESK_MODELS to its path."
+GET_ONE = (
+    "Get one with LM Studio or from Hugging Face, for example a Qwen3-30B-A3B GGUF; for a folder "
+    "of your own set STRATADESK_MODELS to its path."
 )
+NOTHING_FOUND = f"No model was found on this machine. {GET_ONE}"
+GUIDE_ALONE = f"No other model was found on this machine. {GET_ONE}"
 KEYS = (
     KeyItem("help", "app.show_help", weight=1),
     KeyItem("stop", "screen.close", weight=2, says="back"),
@@ -100,7 +103,7 @@ class PickerScreen(Screen[Path | None]):
         """List what was found."""
         found = event.result
         models = self.query_one(ListView)
-        ordered = sorted(found.models, key=lambda model: not model.supported)
+        ordered = sorted(found.models, key=_rank)
         await models.extend(ModelItem(model) for model in ordered)
         models.display = bool(ordered)
         self._note(_summary(found))
@@ -120,9 +123,16 @@ class PickerScreen(Screen[Path | None]):
         self.query_one("#skipped-files", Static).update("\n".join(rows))
 
 
+def _rank(model: ModelEntry) -> tuple[bool, bool]:
+    """Models that run come first, the guide behind the user's own ones."""
+    return not model.supported, model.store == BUNDLED
+
+
 def _summary(found: ModelSearch) -> str:
     if not found.models:
         return NOTHING_FOUND
+    if all(model.store == BUNDLED for model in found.models):
+        return GUIDE_ALONE
     blocked = sum(not model.supported for model in found.models)
     note = f" · {blocked} cannot run in this version" if blocked else ""
     return f"{plural(len(found.models), 'model')} found{note} · Enter starts one"
