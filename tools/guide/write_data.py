@@ -27,6 +27,8 @@ MORE_FILES = (
     "asked-keys.md",
     "asked-program.md",
     "asked-use.md",
+    "asked-memory.md",
+    "asked-speed.md",
 )
 OFF_TOPIC_SHARE = 0.24
 SYSTEM_SHARE = 0.03
