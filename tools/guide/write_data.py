@@ -24,6 +24,7 @@ TOPIC_FILES = ("program.md", "memory.md", "use.md", "unknown.md")
 MORE_FILES = (
     "more.md",
     "ways.md",
+    "asked-tables.md",
     "asked-keys.md",
     "asked-program.md",
     "asked-use.md",
