@@ -109,7 +109,7 @@ def test_flags_before_the_command_are_kept() -> None:
         ([*RUN, "--temp", "nan"], "'nan' is not a number from 0 to 100"),
         ([*RUN, "--kv", "q4_0"], "--kv: invalid choice: 'q4_0'"),
         ([*RUN, "--tokens", "1"], "--tokens: not allowed with argument -p/--prompt"),
-        (["run", "-p", "hi"], "required: -m/--model"),
+        (["tokenize", "hi"], "required: -m/--model"),
         (["run", "-m", "x.gguf"], "-p/--prompt --tokens is required"),
         (["launch"], "There is no command 'launch'"),
         ([*RUN, "--tmep", "0"], "stratadesk run has no flag '--tmep'"),

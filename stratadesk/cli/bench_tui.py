@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stratadesk.cli.model_argument import model_path
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
 
@@ -41,7 +42,7 @@ def bench_tui(arguments: argparse.Namespace) -> int:
     start_logging()
     figures = screen_figures(arguments.tokens, arguments.speed)
     if "model" in arguments:
-        figures |= decode_figures(Path(arguments.model), arguments.runs)
+        figures |= decode_figures(model_path(arguments.model), arguments.runs)
     if arguments.json:
         print(json.dumps({"machine": machine(), "figures": figures}, indent=2))
     else:

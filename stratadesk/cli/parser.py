@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CHAT_EXAMPLES = """\
 examples:
-  stratadesk                                  choose among the models found on this machine
+  stratadesk                                  chat with the bundled guide; F2 takes another
   stratadesk -m Qwen3-30B-A3B-Q4_K_M.gguf     chat with this one
   stratadesk run -m MODEL -p "Why is the sky blue?"
   stratadesk COMMAND --help                   flags and examples of a command
@@ -28,6 +28,7 @@ StrataDesk keeps, STRATADESK_MODELS names more folders with models.
 
 RUN_EXAMPLES = """\
 examples:
+  stratadesk run -p "what does head out mean?"         the bundled guide answers
   stratadesk run -m MODEL -p "Why is the sky blue?"
   git diff | stratadesk run -m MODEL -p - --temp 0 > review.txt
   stratadesk run -m MODEL --raw -p "Once upon a time" -n 64
@@ -229,12 +230,13 @@ def _add_card(parser: Parser, without: Container[str] = ()) -> None:
 
 
 def _add_model(parser: Parser, *, required: bool = False) -> None:
+    otherwise = "" if required else " (default: the one set, else the bundled guide)"
     parser.add_argument(
         "-m",
         "--model",
         metavar="MODEL",
         required=required,
-        help=MODEL.help,
+        help=MODEL.help + otherwise,
     )
 
 
@@ -246,7 +248,7 @@ def _add_command(commands: "Commands", name: str, purpose: str, examples: str) -
 
 def _add_run(commands: "Commands") -> None:
     parser = _add_command(commands, "run", "answer one prompt and exit", RUN_EXAMPLES)
-    _add_model(parser, required=True)
+    _add_model(parser)
     prompt = parser.add_mutually_exclusive_group(required=True)
     prompt.add_argument(
         "-p", "--prompt", metavar="TEXT", help="what to answer; - reads it from standard input"

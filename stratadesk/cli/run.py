@@ -1,7 +1,9 @@
 """`run`: load a model, answer one prompt, stream the answer, leave."""
 
 import argparse
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stratadesk.cli.inputs import engine_settings, read_text, sampling_settings, token_ids
@@ -13,16 +15,18 @@ from stratadesk.logs import start_logging
 
 if TYPE_CHECKING:
     from stratadesk.engine.commands import Generate
+    from stratadesk.settings_order import Decisions
 
 REQUEST_ID = 1
+GUIDE_ANSWERS = "No model is named: the bundled guide answers. It knows this program only."
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Answer the prompt of the command line and return the exit code."""
-    arguments, _ = with_kept(arguments, ("engine", "sampling", "memory"))
+    arguments, decisions = with_kept(arguments, ("engine", "sampling", "memory"))
     request = build_request(arguments)
     settings = engine_settings(arguments)
-    model = model_path(arguments.model)
+    model = answering_model(decisions)
     start_logging()
     warn_of_unkept_kernels()
     from stratadesk.cli.one_answer import OneAnswer
@@ -33,6 +37,28 @@ def run(arguments: argparse.Namespace) -> int:
     view = JsonView() if arguments.json else TextView()
     load = LoadModel(model, settings)
     return OneAnswer(Engine(), view).execute(load, request)
+
+
+def answering_model(decisions: "Decisions") -> Path:
+    """Return the model that a flag or the settings name, else the guide, which is said.
+
+    Raises:
+        UsageError: none is named and no guide is there; or what `model_path` raises.
+        GgufError: as `model_path` says.
+    """
+    from stratadesk.models.guide import guide_path
+
+    named = decisions.models
+    if named.model is not None:
+        return model_path(named.model, named.folders)
+    guide = guide_path()
+    if guide is None:
+        raise UsageError(
+            "No model is named, and no guide came with this installation.",
+            "Give -m and a GGUF file, or a name that stratadesk models lists.",
+        )
+    print(GUIDE_ANSWERS, file=sys.stderr, flush=True)
+    return guide
 
 
 def build_request(arguments: argparse.Namespace) -> "Generate":
