@@ -25,7 +25,7 @@ import termios
 from stratadesk.exit_codes import ExitCode
 from tests.gguf_builder import small_model
 
-CTRL_Q = b"\x11"
+CTRL_Q, ESCAPE, F2 = b"\x11", b"\x1b", b"\x1bOQ"
 ALTERNATE_SCREEN, NORMAL_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 MOUSE_OFF, CURSOR_ON = b"\x1b[?1000l", b"\x1b[?25h"
 PATIENCE_S = 60.0
@@ -102,6 +102,23 @@ def test_the_chat_starts_and_gives_the_terminal_back(own_home: Path) -> None:
     for sequence in (NORMAL_SCREEN, MOUSE_OFF, CURSOR_ON):
         assert sequence in after
     assert (own_home / "log" / "output.log").read_bytes() == b""
+
+
+@pytest.mark.usefixtures("tiny_guide")
+def test_without_a_model_the_guide_starts_on_a_simulated_card_and_others_are_one_key_away(
+    own_home: Path,
+) -> None:
+    own_home.mkdir(exist_ok=True)
+    with chat(own_home) as session:
+        session.read_until(b"what does head out mean?")
+        session.read_until(b"simulated card")
+        session.type(F2)
+        session.read_until(b"No other model was found")
+        session.written = b""
+        session.type(ESCAPE)
+        session.read_until(b"what does head out mean?")
+        session.type(CTRL_Q)
+        assert session.leave() == 0
 
 
 def test_a_wrong_flag_is_told_before_any_screen_is_drawn(own_home: Path) -> None:

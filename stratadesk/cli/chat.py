@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from stratadesk.cli.guide_card import GuideCard
 from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.kept_settings import IGNORED, with_kept
 from stratadesk.cli.model_argument import model_path
@@ -14,6 +15,7 @@ from stratadesk.cli.output_guard import Printed, output_into
 from stratadesk.errors import StrataDeskError, UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
+from stratadesk.models.guide import guide_path
 from stratadesk.paths import folders
 
 if TYPE_CHECKING:
@@ -25,10 +27,11 @@ if TYPE_CHECKING:
     from stratadesk.settings_file import Problem
     from stratadesk.settings_order import Decisions
     from stratadesk.tui.app import StrataDeskApp
+    from stratadesk.tui.ports import Cards
 
 
 def start_chat(arguments: argparse.Namespace) -> int:
-    """Open the chat, with the model named or with a choice of those found."""
+    """Open the chat with the model named, else the guide, else with a choice of those found."""
     arguments, decisions = with_kept(arguments)
     if decisions.interface.plain:
         from stratadesk.cli.plain import chat_in_lines
@@ -44,7 +47,7 @@ def start_chat(arguments: argparse.Namespace) -> int:
     engine = Engine()
     try:
         with output_into(folders().log / "output.log"):
-            app = build_app(engine, decisions, model, settings, sampling)
+            app = build_app(engine, decisions, model, settings, sampling, GuideCard(arguments))
             printed = Printed()
             app.begin_capture_print(cast("MessageTarget", printed))
             app.run()
@@ -61,6 +64,7 @@ def build_app(
     model: Path | None,
     settings: "EngineSettings",
     sampling: "SamplingSettings",
+    cards: "Cards",
 ) -> "StrataDeskApp":
     """Build the app around an engine; what is wrong in settings files will stand in the chat."""
     from stratadesk.engine.forecast import forecast
@@ -83,15 +87,16 @@ def build_app(
             foresee=forecast,
             look=decisions.interface,
             fixed=decisions.fixed,
+            cards=cards,
         ),
     )
 
 
 def chosen_model(decisions: "Decisions") -> Path | None:
-    """Return the model that a flag or the settings name, None when the user is to choose.
+    """Return the model that a flag or the settings name, else the guide.
 
-    One that only the settings name and that is gone is left to the chat, which says so and
-    offers others.
+    None when there is no guide either: the user is to choose. A model that only the settings name
+    and that is gone is left to the chat, which says so and offers others.
 
     Raises what `model_path` raises for a flag.
     """
@@ -99,7 +104,7 @@ def chosen_model(decisions: "Decisions") -> Path | None:
 
     name, folders = decisions.models.model, decisions.models.folders
     if name is None:
-        return None
+        return guide_path()
     try:
         return model_path(name, folders)
     except StrataDeskError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stratadesk.cli.chat import chosen_model, max_tokens
+from stratadesk.cli.guide_card import GuideCard
 from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.plain_page import PlainPage
 from stratadesk.engine.commands import LoadModel
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def chat_in_lines(arguments: argparse.Namespace, decisions: "Decisions") -> int:
-    """Chat line by line with the model named, or with one chosen by its number."""
+    """Chat line by line with the model named, else the guide, else one chosen by its number."""
     settings, sampling = engine_settings(arguments), sampling_settings(arguments)
     start_logging()
     from stratadesk.cli.plain_chat import PlainChat
@@ -40,7 +41,7 @@ def chat_in_lines(arguments: argparse.Namespace, decisions: "Decisions") -> int:
         max_tokens(decisions),
         thinking_shown=decisions.interface.thinking == "shown",
     )
-    return chat.run(LoadModel(model, settings))
+    return chat.run(LoadModel(model, GuideCard(arguments).fit(model, settings)))
 
 
 def choose_model(page: PlainPage, decisions: "Decisions") -> Path | None:

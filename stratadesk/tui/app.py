@@ -77,6 +77,7 @@ class StrataDeskApp(App[None]):
         self._engine = engine
         self._model = model
         self._discover = discover
+        self._cards = options.cards
         self._keeper = Keeper(options.remember, self.set_timer)
         self._start_theme = self._known_theme = options.look.theme
         self._control = LiveControl(
@@ -242,6 +243,7 @@ class StrataDeskApp(App[None]):
 
     def _load(self, model: Path) -> None:
         self._model = model
+        self._control.fit(lambda settings: self._cards.fit(model, settings))
         self._tell(LoadModel(model, self._control.settle()))
 
     def _show_change(self) -> None:
@@ -266,7 +268,8 @@ class StrataDeskApp(App[None]):
         self.notify(words, markup=False)
 
     def _keep(self, key: str, value: object) -> None:
-        self._keeper.keep(key, value, self._write_kept)
+        if self._cards.keeps(key, self._control.settings):
+            self._keeper.keep(key, value, self._write_kept)
 
     @work(thread=True, exclusive=True, group="keeper")
     def _write_kept(self) -> None:

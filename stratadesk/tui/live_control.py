@@ -92,6 +92,10 @@ class LiveControl:
         """Keep a choice about the screen for the next start."""
         self._keep(key, value)
 
+    def fit(self, fitted: Callable[[EngineSettings], EngineSettings]) -> None:
+        """Fit the settings to the model that is loaded next; that is no choice of the user's."""
+        self.settings, self.loaded = fitted(self.settings), fitted(self.loaded)
+
     def settle(self) -> EngineSettings:
         """Return the settings to load with, and keep what was chosen for the next start."""
         for choice in RELOAD_CHOICES:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from stratadesk.settings_schema import InterfaceSettings
-from stratadesk.tui.ports import Foresee, Remember, foresee_nothing, forget
+from stratadesk.tui.ports import Cards, Foresee, OneCard, Remember, foresee_nothing, forget
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,13 +12,14 @@ class AppOptions:
 
     `remember` keeps a setting for the next start, `foresee` tells what a reload with other
     settings would give, `look` is how the screen starts, `fixed` names the settings that were
-    given for this run, by a flag or the environment.
+    given for this run, by a flag or the environment. `cards` fits the settings to each model.
     """
 
     remember: Remember = forget
     foresee: Foresee = foresee_nothing
     look: InterfaceSettings = field(default_factory=InterfaceSettings)
     fixed: frozenset[str] = frozenset()
+    cards: Cards = field(default_factory=OneCard)
 
 
 USUAL = AppOptions()

@@ -141,3 +141,25 @@ Foresee = Callable[[Path, EngineSettings], Prospect | None]
 
 def foresee_nothing(path: Path, settings: EngineSettings) -> None:
     """Tell nothing: for an app without models."""
+
+
+class Cards(Protocol):
+    """Knows a model that is loaded with another card than the others."""
+
+    def fit(self, model: Path, settings: EngineSettings) -> EngineSettings:
+        """Return the settings with which `model` is loaded."""
+
+    def keeps(self, field: str, settings: EngineSettings) -> bool:
+        """Whether a choice made while `settings` hold is to be kept for the next start."""
+
+
+class OneCard:
+    """All models have the same card: for an app without a made-up one."""
+
+    def fit(self, model: Path, settings: EngineSettings) -> EngineSettings:
+        """Return the settings as they are."""
+        return settings
+
+    def keeps(self, field: str, settings: EngineSettings) -> bool:
+        """Keep everything."""
+        return True

@@ -1,13 +1,17 @@
 """A picker that hides a file, or starts one that cannot run, leaves the user guessing."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from stratadesk.engine.commands import LoadModel
+from stratadesk.engine.commands import EngineSettings, LoadModel
+from stratadesk.engine.vram.plan_settings import PlanSettings
+from stratadesk.tui.options import AppOptions
+from stratadesk.tui.ports import OneCard
 from stratadesk.tui.screens.picker_screen import PickerScreen
 from stratadesk.tui.widgets.model_picks import ModelPicks
 from tests.tui import scripted_engine as script
 from tests.tui.looking import text_of, wait_for_text, wait_until
-from tests.tui.scripted_engine import Found, ScriptedEngine, Search, Skipped, make_app
+from tests.tui.scripted_engine import MODEL, Found, ScriptedEngine, Search, Skipped, make_app
 
 RUNS = Found("Qwen3 30B A3B", Path("a.gguf"), "Hugging Face", shards=2)
 BLOCKED = Found(
@@ -141,3 +145,35 @@ async def test_the_guide_stands_behind_the_models_that_run_and_says_when_it_is_a
     async with make_app(ScriptedEngine(), model=None, found=Search([guide])).run_test() as pilot:
         await wait_for_text(pilot, "No other model was found")
         assert "bundled" in text_of(pilot.app)
+
+
+class OneMade(OneCard):
+    """A card for one model alone; what is chosen on it is not kept."""
+
+    made = PlanSettings(reserve=8)
+
+    def fit(self, model: Path, settings: EngineSettings) -> EngineSettings:
+        return replace(settings, plan=self.made if model == MODEL else None)
+
+    def keeps(self, field: str, settings: EngineSettings) -> bool:
+        return settings.plan is None
+
+
+async def test_a_model_with_a_card_of_its_own_leaves_no_trace_of_it_for_others() -> None:
+    engine, kept = ScriptedEngine(), []
+    options = AppOptions(remember=lambda key, _value: kept.append(key), cards=OneMade())
+    app = make_app(engine, found=SEARCH, options=options)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await wait_for_text(pilot, "READY")
+        app._keep("expert_cache", 256)
+        await pilot.press("f2")
+        await wait_for_text(pilot, "2 models found")
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: len(engine.commands) == 2, "a second load")
+        app._keep("monitor", "narrow")
+        await wait_until(pilot, lambda: kept, "something kept")
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: len(engine.commands) == 3, "a third load")
+    loads = [command for command in engine.commands if isinstance(command, LoadModel)]
+    assert [load.settings.plan for load in loads] == [OneMade.made, None, None]
+    assert kept == ["monitor"]

@@ -4,6 +4,7 @@ from textual.content import Content
 
 from stratadesk.engine.events import LoadProgress, Phase
 from stratadesk.keys import find_key
+from stratadesk.models.guide import is_guide
 from stratadesk.tui.figures import bar, clip
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.sanitise import safe_line
@@ -13,10 +14,15 @@ from stratadesk.units import format_bytes
 
 BAR_CELLS = 44
 HINTS = ("send", "newline", "help")
+GUIDE_HINTS = (*HINTS, "model")
+ABOUT_GUIDE = (
+    "It knows this program only. Ask it:",
+    '"what does head out mean?"',
+)
 
 
 class Opening(Section):
-    """Three rows in the middle of the chat."""
+    """A few rows in the middle of the chat."""
 
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw what the engine is ready for."""
@@ -29,11 +35,13 @@ class Opening(Section):
         if state.lost is not None:
             again = find_key("reload").caption
             return lines(Content.styled(name, STRONG), _muted(f"{again} loads it again", width))
+        about, hints = (ABOUT_GUIDE, GUIDE_HINTS) if is_guide(state.model.path) else ((), HINTS)
         return lines(
             Content.styled(name, STRONG),
             Content("is ready"),
+            *(_muted(text, width) for text in about),
             Content(),
-            _muted("   ".join(_hint(key_id) for key_id in HINTS), width),
+            _muted("   ".join(map(_hint, hints)), width),
         )
 
 

@@ -1,0 +1,72 @@
+"""The small card that the chat makes up for the guide, to show every phase without a GPU.
+
+Beside its reserve the card has room for half of the experts, so that there are hits and misses;
+lowering the reserve makes room for more. Each prompt is read over the head's bytes.
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from stratadesk.cli.inputs import engine_settings
+from stratadesk.cli.kept_settings import FIELDS, kept_fields
+from stratadesk.models.guide import is_guide
+from stratadesk.settings import ENGINE_FLAGS
+from stratadesk.vram_flags import VRAM_FLAGS
+
+if TYPE_CHECKING:
+    from stratadesk.engine.commands import EngineSettings
+
+CARD_MIB = 24
+CHOICES: Final = {"vram_reserve_mib": 8, "prefill_head_alias": "on", "short_read": 0}
+"""What no flag says: every prompt, however short, is read over the head, to be seen. Blocks of
+so small a card are of 64 KiB (`card_inputs.SMALL_BLOCK`), and no other program holds any of it."""
+
+OF_THE_MODEL = frozenset(
+    {flag.field for flag in (*ENGINE_FLAGS, *VRAM_FLAGS)} - {"device", "kv_format"}
+)
+"""Settings that fit one model and card and may not fit another."""
+
+
+class GuideCard:
+    """Gives the guide its card, and takes it away again when another model is loaded.
+
+    Flags override what is chosen here; settings from the environment and from files, made for
+    other models and a real card, do not. Where a card of its own computes, none is made up.
+    """
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._usual = engine_settings(arguments)
+        self._made_up = engine_settings(with_card(arguments))
+
+    def fit(self, model: Path, settings: "EngineSettings") -> "EngineSettings":
+        """Return the settings with which `model` is loaded: its own card, and no other's."""
+        if settings.device != "host" or is_guide(model) == self._is_made_up(settings):
+            return settings
+        source = self._made_up if is_guide(model) else self._usual
+        return replace(
+            settings,
+            max_context=source.max_context,
+            chunk=source.chunk,
+            plan=source.plan,
+            machine=source.machine,
+        )
+
+    def keeps(self, field: str, settings: "EngineSettings") -> bool:
+        """Whether a choice is one for the next start too, not only for a made-up card."""
+        return not self._is_made_up(settings) or field not in OF_THE_MODEL
+
+    def _is_made_up(self, settings: "EngineSettings") -> bool:
+        return settings.machine is self._made_up.machine
+
+
+def with_card(arguments: argparse.Namespace) -> argparse.Namespace:
+    """Return the arguments with the flags that make up the guide's card, where they lack them."""
+    kept = kept_fields(arguments) & OF_THE_MODEL
+    given = {field: value for field, value in vars(arguments).items() if field not in kept}
+    size = given.get("vram_mib", CARD_MIB)
+    card = {"vram_mib": size, "free_mib": size}
+    filled = argparse.Namespace(**{**CHOICES, **card, **given})
+    setattr(filled, FIELDS, kept_fields(arguments) - kept)
+    return filled

@@ -1,0 +1,236 @@
+"""Guards against a first start without an answer, and a made-up card that outlives the guide."""
+
+import argparse
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from stratadesk.cli import main
+from stratadesk.cli.chat import chosen_model
+from stratadesk.cli.guide_card import GuideCard
+from stratadesk.cli.inputs import engine_settings
+from stratadesk.cli.kept_settings import with_kept
+from stratadesk.cli.one_answer import OneAnswer
+from stratadesk.cli.parser import build_parser
+from stratadesk.cli.run import GUIDE_ANSWERS
+from stratadesk.engine.card_events import CacheSample
+from stratadesk.engine.commands import (
+    Device,
+    EngineSettings,
+    Generate,
+    LoadModel,
+    SamplingSettings,
+)
+from stratadesk.engine.events import Event
+from stratadesk.engine.loop import Engine
+from stratadesk.engine.vram.phase_table import HeadPlace, VramPhase, VramState
+from stratadesk.engine.vram.plan_settings import HeadAlias
+from stratadesk.exit_codes import ExitCode
+from stratadesk.models.guide import VARIABLE
+from stratadesk.settings_order import decide
+from stratadesk.units import KIB, MIB
+
+RED = ["run", "--raw", "-p", "red", "-n", "3", "--temp", "0"]
+OTHER = Path("other.gguf")
+
+
+def arguments(*words: str) -> argparse.Namespace:
+    return with_kept(build_parser().parse_args(words))[0]
+
+
+def card_of(settings: EngineSettings) -> tuple[int, int, int, HeadAlias, int | None]:
+    """Size, free bytes, reserve, alias and short read."""
+    assert settings.machine is not None
+    assert settings.plan is not None
+    machine, plan = settings.machine, settings.plan
+    return machine.card, machine.free_before, plan.reserve, plan.alias, plan.short_read
+
+
+class TestRun:
+    def test_without_a_model_the_guide_answers_and_that_is_said_once_beside_the_answer(
+        self, tiny_guide: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(RED) == ExitCode.OK
+        out, err = capsys.readouterr()
+        assert err.count(GUIDE_ANSWERS) == 1
+        assert main([*RED, "-m", str(tiny_guide)]) == ExitCode.OK
+        assert capsys.readouterr() == (out, err.replace(f"{GUIDE_ANSWERS}\n", ""))
+        assert main([*RED, "--json"]) == ExitCode.OK
+        assert json.loads(capsys.readouterr().out)["text"].strip() == out.strip()
+
+    def test_the_prompt_may_come_from_a_pipe(
+        self, tiny_guide: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(RED) == ExitCode.OK
+        whole = capsys.readouterr()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"red")))
+        assert main([word.replace("red", "-") for word in RED]) == ExitCode.OK
+        assert capsys.readouterr() == whole
+
+    def test_a_model_that_is_set_wins(
+        self,
+        data_dir: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setenv(VARIABLE, str(tmp_path / "never-opened.gguf"))
+        monkeypatch.setenv("STRATADESK_MODEL", str(data_dir / "models" / "qwen3moe-iq4_xs.gguf"))
+        assert main(RED) == ExitCode.OK
+        assert GUIDE_ANSWERS not in capsys.readouterr().err
+
+    @pytest.mark.usefixtures("tiny_guide")
+    def test_a_model_that_is_set_and_gone_is_an_error_and_not_the_guide(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("STRATADESK_MODEL", "gone.gguf")
+        assert main(RED) == ExitCode.MODEL_UNUSABLE
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "gone.gguf" in err
+        assert GUIDE_ANSWERS not in err
+
+    def test_without_model_and_guide_it_says_what_to_give(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(RED) == ExitCode.USAGE
+        assert "Give -m" in capsys.readouterr().err
+
+
+def test_the_chat_starts_the_guide_unless_something_else_is_set(
+    tiny_guide: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chosen_model(decide({})) == tiny_guide
+    monkeypatch.setenv("STRATADESK_MODEL", "gone.gguf")
+    assert chosen_model(decide({})) == Path("gone.gguf")
+    monkeypatch.delenv("STRATADESK_MODEL")
+    monkeypatch.setenv(VARIABLE, "")
+    assert chosen_model(decide({})) is None
+
+
+def test_the_line_mode_starts_the_guide_too(
+    tiny_guide: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("/quit\n"))
+    assert main(["--plain"]) == ExitCode.OK
+    assert f"[ready] {tiny_guide.stem}" in capsys.readouterr().out
+
+
+class TestCard:
+    def test_the_guide_gets_a_small_card_over_whose_head_each_prompt_is_read(
+        self, tiny_guide: Path
+    ) -> None:
+        given = arguments()
+        settings = GuideCard(given).fit(tiny_guide, engine_settings(given))
+        assert card_of(settings) == (24 * MIB, 24 * MIB, 8 * MIB, HeadAlias.ON, 0)
+        assert settings.plan is not None
+        assert settings.plan.block_bytes == 64 * KIB
+
+    def test_flags_override_what_is_made_up(self, tiny_guide: Path) -> None:
+        given = arguments("--vram-mib", "48", "--prefill-head-alias", "off", "-c", "512")
+        settings = GuideCard(given).fit(tiny_guide, engine_settings(given))
+        assert card_of(settings) == (48 * MIB, 48 * MIB, 8 * MIB, HeadAlias.OFF, 0)
+        assert settings.max_context == 512
+        given = arguments("--free-mib", "20", "--vram-reserve-mib", "1", "--short-read", "9")
+        settings = GuideCard(given).fit(tiny_guide, engine_settings(given))
+        assert card_of(settings) == (24 * MIB, 20 * MIB, 1 * MIB, HeadAlias.ON, 9)
+
+    def test_what_is_set_for_other_models_does_not_keep_the_guide_from_starting(
+        self, tiny_guide: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in (("VRAM_RESERVE_MIB", "590"), ("MAX_CONTEXT", "32768")):
+            monkeypatch.setenv(f"STRATADESK_{name}", value)
+        monkeypatch.setenv("STRATADESK_KV_FORMAT", "q8_0")
+        given = arguments()
+        settings = GuideCard(given).fit(tiny_guide, engine_settings(given))
+        assert card_of(settings)[2] == 8 * MIB
+        assert settings.max_context == 0
+        assert settings.kv_format == "q8_0"
+
+    @pytest.mark.parametrize("flags", [[], ["--vram-mib", "4096"]])
+    def test_another_model_is_loaded_as_if_there_had_been_no_guide(
+        self, flags: list[str], tiny_guide: Path
+    ) -> None:
+        given = arguments(*flags)
+        cards, usual = GuideCard(given), engine_settings(given)
+        assert cards.fit(OTHER, usual) is usual
+        with_guide = cards.fit(tiny_guide, usual)
+        assert cards.fit(tiny_guide, with_guide) is with_guide
+        assert cards.fit(OTHER, with_guide) == usual
+
+    @pytest.mark.usefixtures("tiny_guide")
+    def test_where_a_card_computes_none_is_made_up(self, tiny_guide: Path) -> None:
+        settings = EngineSettings(device=Device.CUDA)
+        assert GuideCard(arguments()).fit(tiny_guide, settings) is settings
+
+    def test_choices_on_a_made_up_card_are_not_kept_but_those_of_the_screen_are(
+        self, tiny_guide: Path
+    ) -> None:
+        given = arguments()
+        cards, usual = GuideCard(given), engine_settings(given)
+        made_up = cards.fit(tiny_guide, usual)
+        for field in ("vram_reserve_mib", "prefill_head_alias", "expert_cache", "max_context"):
+            assert cards.keeps(field, usual)
+            assert not cards.keeps(field, made_up)
+        assert cards.keeps("monitor", made_up)
+
+
+class Told:
+    """A view that keeps what the engine tells of its memory."""
+
+    def __init__(self) -> None:
+        self.phases: list[VramPhase] = []
+        self.samples: list[CacheSample] = []
+
+    def show(self, event: Event) -> None:
+        """Keep phases and samples."""
+        if isinstance(event, VramPhase):
+            self.phases.append(event)
+        elif isinstance(event, CacheSample):
+            self.samples.append(event)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def phases_in(self, state: VramState) -> list[VramPhase]:
+        """The phases of one state."""
+        return [phase for phase in self.phases if phase.state is state]
+
+
+def told_of_an_answer(model: Path, prompt: str, *flags: str) -> Told:
+    """What is told while the chat's guide answers one prompt."""
+    given, told = arguments(*flags), Told()
+    settings = GuideCard(given).fit(model, engine_settings(given))
+    request = Generate(
+        1, raw_prompt=prompt, max_tokens=24, sampling=SamplingSettings(0.0), ignore_eos=True
+    )
+    assert OneAnswer(Engine(), told).execute(LoadModel(model, settings), request) == ExitCode.OK
+    return told
+
+
+def test_on_the_made_up_card_a_short_prompt_sends_the_head_out_and_back(tiny_guide: Path) -> None:
+    told = told_of_an_answer(tiny_guide, "red")
+    (reading,) = told.phases_in(VramState.PROMPT)
+    assert reading.head is HeadPlace.OUT
+    assert reading.slots_lent > 0
+    (writing,) = told.phases_in(VramState.DECODING)
+    assert writing.head is HeadPlace.IN
+    assert writing.slots_lent == 0
+    told = told_of_an_answer(tiny_guide, "red", "--prefill-head-alias", "off")
+    (reading,) = told.phases_in(VramState.PROMPT)
+    assert reading.head is HeadPlace.IN
+
+
+def test_the_guide_that_comes_along_finds_some_of_its_experts_and_misses_others(
+    guide: Path,
+) -> None:
+    told = told_of_an_answer(guide, "What does head out mean?")
+    (reading,) = told.phases_in(VramState.PROMPT)
+    assert reading.head is HeadPlace.OUT
+    last = told.samples[-1]
+    assert last.slots < last.pinned + last.pageable
+    assert last.answer_hits > 0
+    assert last.answer_misses > 0
