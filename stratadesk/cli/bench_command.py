@@ -10,22 +10,30 @@ examples:
   stratadesk bench tui -m MODEL        also what the screen costs a model's decoding
   stratadesk bench host-kernels        weights/s of every tensor format on the CPU
   stratadesk bench host-kernels --format Q4_K --from-memory --json
+  stratadesk bench routing             how evenly the guide's experts are used, and cache hits
+  stratadesk bench routing -m MODEL --file questions.txt --json
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let `parser` take what there is to measure."""
-    from stratadesk.cli import bench_host_kernels, bench_tui
+    from stratadesk.cli import bench_host_kernels, bench_routing, bench_tui
 
     subjects = parser.add_subparsers(dest="subject", metavar="SUBJECT", required=True)
     bench_tui.add_arguments(subjects.add_parser("tui", help="what the screen costs"))
     kernels = subjects.add_parser("host-kernels", help=bench_host_kernels.PURPOSE)
     bench_host_kernels.add_arguments(kernels)
+    routing = subjects.add_parser("routing", help=bench_routing.PURPOSE)
+    bench_routing.add_arguments(routing)
 
 
 def bench(arguments: argparse.Namespace) -> int:
     """Run the measurement named and return the exit code."""
-    from stratadesk.cli import bench_host_kernels, bench_tui
+    from stratadesk.cli import bench_host_kernels, bench_routing, bench_tui
 
-    run = {"tui": bench_tui.bench_tui, "host-kernels": bench_host_kernels.bench_host_kernels}
+    run = {
+        "tui": bench_tui.bench_tui,
+        "host-kernels": bench_host_kernels.bench_host_kernels,
+        "routing": bench_routing.bench_routing,
+    }
     return run[arguments.subject](arguments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import accumulate
 
@@ -16,6 +16,10 @@ from stratadesk.engine.vram.slot_store import CopyError, ExpertPart, SlotStore
 from stratadesk.kernels.host.experts import HostExpertLayer, HostRouting, Supply
 
 Addresses = npt.NDArray[np.int64]
+
+RoutingSink = Callable[[int, npt.NDArray[np.int32]], None]
+"""Is told the layer, counted among those with experts, and its experts [tokens, used]; they are
+overwritten afterwards."""
 
 COUNTED_AT_ONCE = 4_096
 """Counting a prompt's experts copies them as int64: so many at a time, 32 KiB."""
@@ -54,7 +58,8 @@ class CardExperts:
     """Supplies experts by the phase: a prompt reads them in place, decoding fills slots.
 
     An expert in a slot is read through that slot's address, after `VramMachine.slot` has agreed.
-    `verify` compares a slot's bytes with the host's before each use (tests, debugging).
+    `verify` compares a slot's bytes with the host's before each use (tests, debugging). `watch` is
+    told the experts of each chunk.
     """
 
     def __init__(self, memory: CardMemory, tier: HostExperts, *, verify: bool = False) -> None:
@@ -64,6 +69,7 @@ class CardExperts:
         self._store = SlotStore(memory.arena, tier, check_fills=verify)
         self._verify = verify
         self.reads_prompt = False
+        self.watch: RoutingSink | None = None
         self.reserved: list[Reservation] = []
 
     def begin_pass(self) -> None:
@@ -72,6 +78,8 @@ class CardExperts:
 
     def supply(self, layer: HostExpertLayer, chosen: HostRouting) -> Iterator[Supply]:
         """Yield all distinct experts of `chosen`; those that must be staged come one by one."""
+        if self.watch is not None:
+            self.watch(layer.index, chosen.experts)
         experts: list[int] = chosen.groups.tolist()
         if self.reads_prompt:
             self._count(layer.index, chosen.experts.reshape(-1))

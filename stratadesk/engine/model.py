@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stratadesk.engine.architectures.base import Drafter, Family
     from stratadesk.engine.card_memory import CardMemory
     from stratadesk.engine.drafting import DraftState
-    from stratadesk.engine.expert_supply import CardExperts
+    from stratadesk.engine.expert_supply import CardExperts, RoutingSink
     from stratadesk.engine.gguf_file import GgufFile
     from stratadesk.engine.ops import LayerState
     from stratadesk.engine.vram.requests import RequestPlan
@@ -126,6 +126,10 @@ class LoadedModel:
         self._experts.reads_prompt = machine.state is VramState.PROMPT
         self._choice = choice
         return choice
+
+    def watch_routing(self, told: RoutingSink | None) -> None:
+        """Tell `told` from now on which experts each chunk uses in each layer; None is nobody."""
+        self._experts.watch = told
 
     def end_request(self) -> None:
         """The request is over: head and slots are back, or brought back now."""
