@@ -30,6 +30,8 @@ MORE_FILES = (
     "asked-use.md",
     "asked-memory.md",
     "asked-speed.md",
+    "said-memory.md",
+    "said-speed.md",
 )
 OFF_TOPIC_SHARE = 0.24
 SYSTEM_SHARE = 0.03
