@@ -133,7 +133,7 @@ class ExpertCache:
         self._table.stamp[hits] = self._step
         self._counters.hits += len(hits)
         victims = []
-        if len(hits) < len(slots):
+        if len(hits) < len(slots) and self._table.mapped:
             victims = self._replacement.victims(layer, self._step)
         return tuple(
             self._missed(layer, expert, victims)

@@ -4,11 +4,13 @@
 flat array of storage units, one row per token and kv head, in F32, F16 or Q8_0.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import njit, prange
 
 from stratadesk.kernels.host.decode_plain import decode_f16, decode_f32, decode_q8_0
-from stratadesk.kernels.host.kernel import specialise
+from stratadesk.kernels.host.kernel import Kernel, specialise
 from stratadesk.kernels.host.sums import (
     NO_SINK,
     add_scaled,
@@ -69,8 +71,25 @@ def attention(
                 add_scaled(out[t, first + h], row, scores[h, j - begin])
 
 
+def attention_work(
+    q: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    row_units: int,
+    kv_heads: int,
+    start: int,
+    *_: object,
+) -> int:
+    """Values of q times the keys and values that each meets at most."""
+    return 2 * q.size * (start + len(q))
+
+
+def _of(unit: str, decode: Any) -> Kernel:
+    return specialise(attention, _SIGNATURE.format(unit=unit), decode, work=attention_work)
+
+
 ATTENTION = {
-    "F32": specialise(attention, _SIGNATURE.format(unit="float32"), decode_f32),
-    "F16": specialise(attention, _SIGNATURE.format(unit="uint16"), decode_f16),
-    "Q8_0": specialise(attention, _SIGNATURE.format(unit="uint8"), decode_q8_0),
+    "F32": _of("float32", decode_f32),
+    "F16": _of("uint16", decode_f16),
+    "Q8_0": _of("uint8", decode_q8_0),
 }

@@ -10,11 +10,14 @@ import math
 import numpy as np
 from numba import njit, prange
 
-from stratadesk.kernels.host.elementwise import sigmoid, silu, sum_of_squares
+from stratadesk.kernels.host.elementwise import EXP_STEPS, sigmoid, silu, sum_of_squares
 from stratadesk.kernels.host.kernel import SUM_MATH, kernel
 
 
-@kernel("void(float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[:, ::1])")
+@kernel(
+    "void(float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[:, ::1])",
+    work=lambda history, u, weight, out: u.size * EXP_STEPS,
+)
 def causal_convolution(
     history: np.ndarray, u: np.ndarray, weight: np.ndarray, out: np.ndarray
 ) -> None:
@@ -97,7 +100,8 @@ def _unit(x: np.ndarray, eps: float, scale: float, out: np.ndarray) -> None:
 
 @kernel(
     "void(float32[:, ::1], float32[:, ::1], float32[:, ::1], int32[::1], int64, float32,"
-    " float32[:, :, ::1], float32[:, :, ::1], float32[:, :, ::1])"
+    " float32[:, :, ::1], float32[:, :, ::1], float32[:, :, ::1])",
+    work=lambda convolved, *rest: 2 * len(convolved) * rest[-2].size,
 )
 def delta_steps(
     convolved: np.ndarray,

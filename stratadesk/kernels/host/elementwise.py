@@ -12,6 +12,9 @@ from numba import njit, prange
 
 from stratadesk.kernels.host.kernel import SUM_MATH, kernel
 
+EXP_STEPS = 16
+"""An exponential takes about as long as so many steps of work (`kernel.SMALL`)."""
+
 
 @njit(fastmath=SUM_MATH)
 def sum_of_squares(x: np.ndarray) -> np.float32:
@@ -82,7 +85,7 @@ def rotate_halves(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> None:
                 x[t, h, i + pairs] = a * sin[t, i] + b * cos[t, i]
 
 
-@kernel("void(float32[:, ::1], float32[:, ::1])")
+@kernel("void(float32[:, ::1], float32[:, ::1])", work=lambda gate_up, out: EXP_STEPS * out.size)
 def swiglu(gate_up: np.ndarray, out: np.ndarray) -> None:
     """Out [n, F] = silu(gate) · up, where gate_up [n, 2F] holds gate first."""
     width = out.shape[1]

@@ -22,6 +22,7 @@ from stratadesk.kernels.host.matmul import (
     ROWS_SIGNATURE,
     TILE_COLUMNS,
     matmul,
+    matmul_work,
     rows,
 )
 
@@ -76,7 +77,7 @@ def _format(decode: Any) -> HostFormat:
         values,
         n_bytes // unit.itemsize,
         decode,
-        specialise(matmul, MATMUL_SIGNATURE, decode, UNIT=unit.type),
+        specialise(matmul, MATMUL_SIGNATURE, decode, work=matmul_work, UNIT=unit.type),
         specialise(rows, ROWS_SIGNATURE.format(unit=unit), decode, parallel=False),
     )
 

@@ -88,6 +88,21 @@ def matmul(
                 y[order[i], column + first_row + r] = sums[i - begin, r]
 
 
+def matmul_work(
+    addresses: np.ndarray,
+    row_units: int,
+    tile_units: int,
+    rows: int,
+    x: np.ndarray,
+    share: int,
+    order: np.ndarray,
+    *_: object,
+) -> int:
+    """Weights of the matrices, or those that all entries meet if that is more."""
+    columns: int = x.shape[1]
+    return rows * columns * max(addresses.size, order.size)
+
+
 def rows(data: np.ndarray, row_units: int, indices: np.ndarray, out: np.ndarray) -> None:
     """Decode the rows `indices` of one matrix to `out` [len(indices), columns].
 

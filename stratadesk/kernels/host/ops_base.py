@@ -13,7 +13,14 @@ from stratadesk.kernels.host.workspace import HeapWorkspace, Workspace
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
 
-_FIRST = np.zeros(1, np.int32)
+_ONE_TOKEN = np.zeros(1, np.int32), np.array([0, 1], np.int32)
+
+
+def in_order(tokens: int) -> tuple[Ints, Ints]:
+    """Order and starts for a matrix that all tokens go through; not to be changed."""
+    if tokens == 1:
+        return _ONE_TOKEN
+    return np.arange(tokens, dtype=np.int32), np.array([0, tokens], np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +65,7 @@ class OpsBase:
 
     def _multiply(self, weight: HostWeight, x: Floats, out: Floats) -> None:
         """Write x · Wᵀ to out [T, rows]."""
-        order = np.arange(x.shape[0], dtype=np.int32)
-        starts = np.array([0, x.shape[0]], np.int32)
-        multiply(weight, weight.addresses(_FIRST), x, 1, (order, starts), out, 0)
+        multiply(weight, weight.first, x, 1, in_order(x.shape[0]), out, 0)
 
     def _empty(self, *shape: int) -> Floats:
         return self.workspace.empty(shape, np.float32)

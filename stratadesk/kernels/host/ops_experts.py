@@ -8,14 +8,13 @@ import numpy.typing as npt
 from stratadesk.kernels.expert_form import PLAIN_EXPERTS, Activation, ExpertForm
 from stratadesk.kernels.host import biased_experts, elementwise, routing
 from stratadesk.kernels.host.experts import HostExpertLayer, HostRouting, Supply
-from stratadesk.kernels.host.ops_base import OpsBase
+from stratadesk.kernels.host.ops_base import OpsBase, in_order
 from stratadesk.kernels.host.weights import HostWeight, multiply
 from stratadesk.kernels.router_spec import RouterScore, RouterSpec
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
 
-_FIRST = np.zeros(1, np.int32)
 _NO_BIAS = np.empty(0, np.float32)
 _SCORES = {
     RouterScore.SOFTMAX: routing.SOFTMAX,
@@ -36,13 +35,12 @@ class ExpertOps(OpsBase):
     def feed_forward(self, gate: HostWeight, up: HostWeight, down: HostWeight, x: Floats) -> Floats:
         """down · (silu(gate x) ⊙ (up x)), [T, E]."""
         tokens = x.shape[0]
-        order = np.arange(tokens, dtype=np.int32)
         layer = HostExpertLayer(0, (gate, up, down), PLAIN_EXPERTS)
-        supply = Supply([0], [weight.addresses(_FIRST) for weight in layer.parts])
-        sorted_by = (order, np.array([0, tokens], np.int32))
+        supply = Supply([0], [weight.first for weight in layer.parts])
+        sorted_by = in_order(tokens)
         out = self._empty(tokens, down.rows)
         with self.scope():
-            self._routed(layer, supply, x, order, sorted_by, out)
+            self._routed(layer, supply, x, sorted_by[0], sorted_by, out)
         return out
 
     def route(self, logits: Floats, spec: RouterSpec) -> HostRouting:

@@ -13,13 +13,17 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class HostWeight:
-    """`matrices` matrices [rows, columns] one behind the other, read-only."""
+    """`matrices` matrices [rows, columns] one behind the other, read-only.
+
+    `first` [1] is the address of the first one: of `data`, which it is made from.
+    """
 
     format: HostFormat
     data: npt.NDArray[np.generic]
     matrices: int
     rows: int
     columns: int
+    first: npt.NDArray[np.int64]
 
     @classmethod
     def wrap(
@@ -33,7 +37,8 @@ class HostWeight:
         units.flags.writeable = False
         *outer, columns = shape
         matrices = outer[0] if len(outer) == 2 else 1
-        return cls(item, units, matrices, outer[-1] if outer else 1, columns)
+        first = np.array([units.ctypes.data], np.int64)
+        return cls(item, units, matrices, outer[-1] if outer else 1, columns, first)
 
     @property
     def row_units(self) -> int:
@@ -52,7 +57,7 @@ class HostWeight:
 
     def addresses(self, matrices: Ints) -> npt.NDArray[np.int64]:
         """The address of each of these matrices."""
-        return self.data.ctypes.data + matrices.astype(np.int64) * self.matrix_bytes
+        return self.first + matrices.astype(np.int64) * self.matrix_bytes
 
 
 def multiply(

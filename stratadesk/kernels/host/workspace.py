@@ -57,7 +57,7 @@ class StackWorkspace:
         end = self._used + size
         if end > self._memory.size:
             raise RuntimeError(f"a workspace of {self._memory.size} bytes cannot hold {end}")
-        array = self._memory[self._used : end].view(kind).reshape(shape)
+        array: npt.NDArray[Any] = np.ndarray(shape, kind, self._memory, self._used)
         self._used = -(-end // LINE) * LINE
         self.peak = max(self.peak, end)
         return array
