@@ -30,8 +30,11 @@ MORE_FILES = (
     "asked-use.md",
     "asked-memory.md",
     "asked-speed.md",
+    "said-program.md",
     "said-memory.md",
     "said-speed.md",
+    "said-use.md",
+    "said-keys.md",
 )
 OFF_TOPIC_SHARE = 0.24
 SYSTEM_SHARE = 0.03
