@@ -33,6 +33,7 @@ MORE_FILES = (
     "said-program.md",
     "said-memory.md",
     "said-speed.md",
+    "said-keys.md",
     "said-use.md",
     "said-keys.md",
 )
