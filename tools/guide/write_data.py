@@ -33,7 +33,6 @@ MORE_FILES = (
     "said-program.md",
     "said-memory.md",
     "said-speed.md",
-    "said-keys.md",
     "said-use.md",
     "said-keys.md",
 )
