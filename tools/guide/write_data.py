@@ -4,8 +4,8 @@
 
 Topics are read from `texts/*.md` (see `README.md` for their form) and made from the tables
 (`facts.py`). Each chat draws a topic, one of the many ways to ask about it (`wordings.py`) and
-one of its answers. About a quarter of the questions are about something else, and the answer
-says that the guide does not know it.
+one of its answers. About three in ten questions are about something else, and the answer says
+that the guide does not know it.
 """
 
 import argparse
@@ -36,7 +36,8 @@ MORE_FILES = (
     "said-use.md",
     "said-keys.md",
 )
-OFF_TOPIC_SHARE = 0.24
+OFF_TOPIC_SHARE = 0.29
+OTHERS_SHARE = 0.5
 SYSTEM_SHARE = 0.03
 FOLLOW_UP_SHARE = 0.3
 
@@ -80,8 +81,16 @@ SUBJECTS = {
     "travel": "travel",
     "politics": "politics and opinions",
     "other-ai": "other AI systems",
+    "animals": "animals and plants",
+    "home": "house and clothes",
+    "vehicles": "cars and machines",
+    "hardware": "other hardware",
+    "smalltalk": "small talk",
+    "work": "work and school",
+    "religion": "religion and myths",
+    "mixed": "that",
 }
-"""What the guide calls the subjects of `offtopic.md`."""
+"""What the guide calls the subjects of `offtopic.md` and `others.md`."""
 
 
 def read_topics(path: Path) -> Iterator[Topic]:
@@ -153,13 +162,29 @@ def off_topic() -> Mapping[str, Sequence[str]]:
     return found
 
 
+@cache
+def others() -> tuple[tuple[Topic, ...], tuple[int, ...]]:
+    """Subjects that are no part of the program, to be asked about like topics, with weights.
+
+    The questions of the block `all` are asked about each of them.
+    """
+    in_common, *subjects = read_topics(TEXTS / "others.md")
+    found = tuple(replace(topic, asked=topic.asked + in_common.asked) for topic in subjects)
+    return found, tuple(sum(_kind_weights(topic)) for topic in found)
+
+
+def _kind_weights(topic: Topic) -> list[int]:
+    """How often a topic is asked about by its names, deeds, troubles and whole questions."""
+    around = [bool(kind) * (4 + len(kind)) for kind in (topic.names, topic.deeds, topic.troubles)]
+    return [*around, 3 * len(topic.asked)]
+
+
 def question(topic: Topic, chance: random.Random) -> str:
-    """One way to ask about a topic, without noise."""
+    """One way to ask about a topic, without noise; `{name}` in it is one of the topic's names."""
     kinds = (topic.names, topic.deeds, topic.troubles, topic.asked)
-    weights = [bool(kind) * (4 + len(kind)) for kind in kinds]
-    weights[3] = 3 * len(topic.asked)
-    kind = chance.choices(range(4), weights)[0]
-    pattern = wordings.expand(chance.choice(kinds[kind]), chance, word_lists())
+    kind = chance.choices(range(4), _kind_weights(topic))[0]
+    own = {"name": topic.names, "deed": topic.deeds, "trouble": topic.troubles}
+    pattern = wordings.expand(chance.choice(kinds[kind]), chance, {**word_lists(), **own})
     if kind == 3:
         return pattern
     around = (wordings.about_name, wordings.about_deed, wordings.about_trouble)[kind]
@@ -168,9 +193,13 @@ def question(topic: Topic, chance: random.Random) -> str:
 
 def strange_question(chance: random.Random) -> tuple[str, str]:
     """A question that the guide cannot answer, and what it answers."""
-    subject = chance.choice(list(off_topic()))
-    pattern = chance.choice(off_topic()[subject])
-    asked = wordings.expand(pattern, chance, word_lists())
+    if chance.random() < OTHERS_SHARE:
+        topic = chance.choices(*others())[0]
+        subject, asked = topic.id, question(topic, chance)
+    else:
+        subject = chance.choice(list(off_topic()))
+        pattern = chance.choice(off_topic()[subject])
+        asked = wordings.expand(pattern, chance, word_lists())
     return asked, fill(chance.choice(REFUSALS).replace("{x}", SUBJECTS[subject]))
 
 
