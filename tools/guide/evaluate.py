@@ -3,8 +3,9 @@
     python -m tools.guide.evaluate RUN GUIDE.gguf --questions QUESTIONS.jsonl [--out TABLE.md]
 
 RUN is the folder of training, GUIDE.gguf the file that `convert.py` wrote from it. Answers are
-computed greedily in PyTorch, in float32, once with the weights as trained and once with those read
-back from the file. The rules that judge them are `evaluate_rules.py`'s. No question is printed.
+computed greedily in PyTorch, in float32, with the weights as trained; the weights of the file are
+compared with them token by token, and `ask.py` asks the file itself. The rules that judge answers
+are `evaluate_rules.py`'s. No question is printed.
 """
 
 import argparse
@@ -252,15 +253,10 @@ def _likeness_rows(held_out: HeldOut, chats: int, seed: int) -> list[tuple[str, 
 
 def table(held_out: HeldOut, run: Path, trained: Loaded, quantized: Loaded) -> str:
     """All figures as a Markdown table, with the versions that computed them."""
-    said = {"as trained": answers(trained, held_out.texts)}
-    said["bundled file"] = answers(quantized, held_out.texts)
+    said = answers(trained, held_out.texts)
     told = json.loads((run / "training.json").read_text("utf-8"))
-    same = agreement(trained, quantized, said["as trained"])
-    rows = [
-        row
-        for name, these in said.items()
-        for row in _score_rows(held_out, Score.of(held_out, these), name)
-    ]
+    same = agreement(trained, quantized, said)
+    rows = _score_rows(held_out, Score.of(held_out, said), "as trained")
     rows.append((f"same best token, bundled and trained, of {same.tokens:,}", f"{same.top_1:.2%}"))
     rows.append(("one drafted token accepted", f"{same.accepted:.1%}"))
     rows += _likeness_rows(held_out, told["chats"], told["seed"])

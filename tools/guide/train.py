@@ -35,7 +35,7 @@ from tools.guide.write_data import Chat, write_chats
 
 TEXTS_FOR_TOKENIZER, VOCABULARY = 60_000, 6000
 DRAFT_WEIGHT = 0.3
-UNKNOWN_WORDS = 0.12
+UNKNOWN_WORDS = 0.2
 """Up to this share of a row's question tokens is replaced by random ones: what people say has
 words that no text here has, and the rest must be enough."""
 QUESTION_WEIGHT = 0.1
@@ -310,7 +310,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--minutes", type=float, default=6.5)
     parser.add_argument("--steps", type=int, default=1_000_000, help="stop after so many")
-    parser.add_argument("--chats", type=int, default=300_000)
+    parser.add_argument("--chats", type=int, default=450_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=2e-3, help="the highest learning rate")
     parser.add_argument("--go-on-from", type=Path, help="a guide's file to begin with")

@@ -102,11 +102,15 @@ def about_trouble(trouble: str, chance: random.Random) -> str:
 
 
 def noisy(text: str, chance: random.Random) -> str:
-    """The text as people write it: other words, politeness, capitals, typing errors."""
+    """The text as people write it: other words, politeness, capitals, gaps, typing errors."""
     if chance.random() < 0.3:
         text = _other_words(text, chance)
-    if chance.random() < 0.07:
+    if chance.random() < 0.1:
         text = _keywords(text)
+    if chance.random() < 0.3:
+        text = _incomplete(text, chance)
+    if chance.random() < 0.12:
+        text = _mixed(text, chance)
     if chance.random() < 0.18:
         text = f"{chance.choice(frames()['before'])} {text}"
     if chance.random() < 0.15:
@@ -128,6 +132,23 @@ def _other_words(text: str, chance: random.Random) -> str:
 def _keywords(text: str) -> str:
     kept = [word for word in text.split(" ") if word not in _SMALL_WORDS]
     return " ".join(kept) if len(kept) > 1 else text
+
+
+def _incomplete(text: str, chance: random.Random) -> str:
+    """With some words missing: no single word must decide what a question is about."""
+    words = text.split(" ")
+    share = chance.uniform(0.1, 0.3)
+    kept = [word for word in words if chance.random() >= share]
+    return " ".join(kept) if len(kept) > 1 else text
+
+
+def _mixed(text: str, chance: random.Random) -> str:
+    """With two parts of it in each other's place."""
+    words = text.split(" ")
+    if len(words) < 3:
+        return text
+    at = chance.randrange(1, len(words))
+    return " ".join(words[at:] + words[:at])
 
 
 def _mistyped(text: str, chance: random.Random) -> str:
