@@ -92,9 +92,9 @@ def test_questions_hardly_repeat() -> None:
     assert len(set(asked)) > 0.9 * len(asked)
 
 
-def test_a_quarter_is_about_something_else_and_is_declined() -> None:
+def test_some_are_about_something_else_and_are_declined() -> None:
     declined = [text for text in said_by("assistant", CHATS) if "only know" in text]
-    assert 0.2 < len(declined) / len(CHATS) < 0.3
+    assert 0.22 < len(declined) / len(CHATS) < 0.35
     assert all("don't know" in text or "cannot" in text or "small" in text for text in declined)
 
 
