@@ -48,6 +48,7 @@ class Bench:
         self.memory.allocate(SPACE + 64 * MIB)
         # Zeros are valid blocks of every format and cost as much as any others.
         runtime.memset(self.memory.address, 0, SPACE + 64 * MIB)
+        runtime.deviceSynchronize()
         self.ops = CudaOps(self.device, kernels)
         self.scratch = DeviceWorkspace(self.memory.address + SPACE, 64 * MIB)
         self.ops.workspace = self.scratch
@@ -91,7 +92,7 @@ class Bench:
         ]
         weights = [DeviceWeight(name, start, (rows, COLUMNS)) for start in starts]
         with self.scratch.scope():
-            x = self.scratch.tensor(tokens, COLUMNS)
+            x = self.scratch.tensor_and_fixed(tokens, COLUMNS)
             time_us = self.microseconds([self._product(weight, x) for weight in weights])
         return {"us": time_us, "gb_per_s": size / time_us / 1e3, "bytes": float(size)}
 
@@ -99,6 +100,7 @@ class Bench:
         def launch() -> None:
             with self.scratch.scope():
                 self.ops.linear(weight, x)
+                self.ops.flush()
 
         return launch
 

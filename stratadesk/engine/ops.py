@@ -16,6 +16,7 @@ from stratadesk.engine.ops_blocks import BlockOps
 from stratadesk.engine.ops_latent import LatentOps
 from stratadesk.engine.ops_streams import StreamOps
 from stratadesk.kernels.expert_form import PLAIN_EXPERTS, ExpertForm
+from stratadesk.kernels.heads_form import HeadsForm
 from stratadesk.kernels.router_spec import RouterSpec
 
 Tensor: TypeAlias = Any
@@ -90,6 +91,20 @@ class Ops(LatentOps, StreamOps, BlockOps, Protocol):
     def rotate_halves(self, x: Tensor, rope: RopeTable) -> None:
         """Rotate pairs (v[i], v[i + pairs]) of x [T, H, d] in place (NEOX form)."""
 
+    def prepare_heads(
+        self,
+        q: Tensor,
+        k: Tensor,
+        heads: HeadsForm,
+        norms: tuple[Tensor | None, Tensor | None],
+        rope: RopeTable,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Queries [T, H, d], keys [T, G, d] and gates [T, H·d] (None without) from projections.
+
+        Queries and keys of each head are normed with `norms` [d], where those are not None, and
+        rotated.
+        """
+
     def split_pairs(self, x: Tensor, heads: int) -> tuple[Tensor, Tensor]:
         """Split [T, H·2d], per head d values then d more, into two [T, H, d]."""
 
@@ -118,13 +133,13 @@ class Ops(LatentOps, StreamOps, BlockOps, Protocol):
         """X ·= sigmoid(gate) in place."""
 
     def add(self, x: Tensor, y: Tensor) -> None:
-        """X += y in place."""
+        """X += y in place; y is not to be read afterwards."""
 
     def add_bias(self, x: Tensor, bias: Tensor) -> None:
         """X[t] += bias [n] in place for every row t; x [T, n]."""
 
     def add_gated(self, x: Tensor, y: Tensor, gate: Tensor) -> None:
-        """X += y · sigmoid(gate) in place, gate [T, 1]."""
+        """X += y · sigmoid(gate) in place, gate [T, 1]; y is not to be read afterwards."""
 
     def delta_state(self, width: int, channels: int, value_heads: int, size: int) -> LayerState:
         """Zero state of a delta-net layer; its convolution spans `width` tokens."""
@@ -150,7 +165,7 @@ class Ops(LatentOps, StreamOps, BlockOps, Protocol):
         """
 
     def copy(self, x: Tensor, y: Tensor) -> None:
-        """X = y in place."""
+        """X = y in place; y is not to be read afterwards."""
 
     def concatenate(self, x: Tensor, y: Tensor) -> Tensor:
         """Rows of x, each followed by y's; [T, n] and [T, m] → [T, n + m]."""

@@ -71,7 +71,7 @@ def test_a_card_that_is_full_is_said_and_nothing_is_left_behind(device: Device) 
     with pytest.raises(MemoryShortageError):
         CudaMemory(device, BLOCK).allocate(device.total)
     memory.release()
-    assert device.free() == before
+    assert device.free() >= before
 
 
 @pytest.mark.parametrize("ranges", [True, False])
@@ -109,6 +109,7 @@ def test_graphs_stay_right_when_tail_blocks_go_and_come_back(bench: Bench) -> No
         ops.workspace = DeviceWorkspace(ops.resident.take(MIB), MIB)
         bench.device.stream.begin_capture()
         results.append(ops.linear(weight, source))
+        ops.flush()
         graphs.append(bench.device.stream.end_capture())
 
     def replayed(index: int) -> np.ndarray:

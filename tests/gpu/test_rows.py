@@ -24,7 +24,10 @@ def test_values_are_those_of_the_reference(name: str, golden_dir: Path, bench: B
 def test_products_are_those_of_the_values(
     name: str, tokens: int, golden_dir: Path, bench: Bench
 ) -> None:
-    """Against float64; a token's result has the same bits alone and in a window."""
+    """Against float64; a token's result has the same bits alone and in a window.
+
+    Activations in fixed point are as exact as float32 beside the largest of 32.
+    """
     golden = np.load(golden_dir / "dequant.npz")
     raw, values = golden[f"{name}_raw"].view(np.uint8), golden[f"{name}_float32"]
     rng = np.random.default_rng(tokens)
@@ -34,8 +37,12 @@ def test_products_are_those_of_the_values(
     x = rng.standard_normal((tokens, matrix.shape[1]), np.float32)
     result = bench.ops.download(bench.ops.linear(weight, bench.tensor(x)))
     wanted = x.astype(np.float64) @ matrix.T.astype(np.float64)
-    scale = np.abs(x.astype(np.float64)) @ np.abs(matrix.T.astype(np.float64))
-    assert (np.abs(result - wanted) <= 1e-6 * scale).all()
+    weights = np.abs(matrix.T.astype(np.float64))
+    allowed = 1e-6 * (np.abs(x.astype(np.float64)) @ weights)
+    if name not in programs.FLOATS:
+        largest = np.abs(x.reshape(tokens, -1, 32)).max(axis=2).astype(np.float64)
+        allowed += 1e-7 * (np.repeat(largest, 32, axis=1) @ weights)
+    assert (np.abs(result - wanted) <= allowed).all()
     for token in range(tokens):
         alone = bench.ops.download(bench.ops.linear(weight, bench.tensor(x[token : token + 1])))
         assert np.array_equal(alone[0], result[token])

@@ -10,6 +10,7 @@ from stratadesk.engine.architectures.tensors import TensorTable
 from stratadesk.engine.hyperparameters import Hyperparameters
 from stratadesk.engine.ops import LayerState, Ops, Tensor
 from stratadesk.errors import GgufError, UnsupportedModelError
+from stratadesk.kernels.heads_form import HeadsForm
 
 
 class HeadNorm(Enum):
@@ -79,16 +80,14 @@ class Attention:
 
     def __call__(self, ops: Ops, h: Tensor, chunk: Chunk, state: LayerState) -> Tensor:
         """[T, E] → [T, E]; stores the chunk's keys and values."""
-        q, gate = self.query(ops, h), None
-        if self.form.gated:
-            q, gate = ops.split_pairs(q, self.heads)
-        k, v = self.key(ops, h), self.value(ops, h)
-        q = self._heads(ops, q, self.query_norm, self.heads)
-        k = self._heads(ops, k, self.key_norm, self.kv_heads)
-        v = v.reshape(k.shape)
-        ops.rotate_halves(q, chunk.rope)
-        ops.rotate_halves(k, chunk.rope)
-        o = self._attend(ops, h, (q, k, v), chunk, state)
+        q, k, v = self.query(ops, h), self.key(ops, h), self.value(ops, h)
+        norms = self.query_norm, self.key_norm
+        if self.form.norm is HeadNorm.ALL:
+            q, k = (ops.rms_norm(x, norm, self.eps) for x, norm in zip((q, k), norms, strict=True))
+            norms = None, None
+        heads = HeadsForm(self.heads, self.kv_heads, self.size, self.form.gated, self.eps)
+        q, k, gate = ops.prepare_heads(q, k, heads, norms, chunk.rope)
+        o = self._attend(ops, h, (q, k, v.reshape(k.shape)), chunk, state)
         if gate is not None:
             ops.multiply_sigmoid(o, gate)
         return self.output(ops, o)
@@ -109,14 +108,6 @@ class Attention:
         if self.form.norm is HeadNorm.NONE:
             return None
         return table.vector(name, self.size if self.form.norm is HeadNorm.EACH else inner)
-
-    def _heads(self, ops: Ops, x: Tensor, norm: Tensor | None, heads: int) -> Tensor:
-        """Queries or keys of all heads, normed as the form says; [T, heads, d]."""
-        tokens = x.shape[0]
-        if self.form.norm is HeadNorm.ALL:
-            x = ops.rms_norm(x.reshape(tokens, -1), norm, self.eps)
-        x = x.reshape(tokens, heads, self.size)
-        return ops.rms_norm(x, norm, self.eps) if self.form.norm is HeadNorm.EACH else x
 
 
 def _check_header(header: Hyperparameters, heads: int, kv_heads: int, size: int) -> None:

@@ -65,11 +65,12 @@ class DeltaNet:
 
     def __call__(self, ops: Ops, h: Tensor, chunk: Chunk, state: LayerState) -> Tensor:
         """[T, E] → [T, E]; advances convolution history and memory."""
+        qkv, z = ops.linear(self.qkv, h), ops.linear(self.gate, h)
         beta, alpha = self._gates(ops, h)
+        convolved = ops.causal_convolution(qkv, self.convolution, state)
         ops.delta_gates(beta, alpha, self.dt, self.a)
-        convolved = ops.causal_convolution(ops.linear(self.qkv, h), self.convolution, state)
         o = ops.delta_rule(convolved, beta, alpha, self.key_head_of, self.eps, state)
-        gated = self._gated(ops, o, ops.linear(self.gate, h))
+        gated = self._gated(ops, o, z)
         return ops.linear(self.output, gated.reshape(h.shape[0], -1))
 
 

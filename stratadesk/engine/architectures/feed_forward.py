@@ -50,8 +50,11 @@ class MixtureOfExperts:
 
     def __call__(self, ops: Ops, h: Tensor) -> Tensor:
         """[T, E] → [T, E]."""
-        chosen = ops.route(self.router(ops, h), self.spec)
-        return ops.experts(self.experts, h, chosen)
+        return self._routed(ops, h, self.router(ops, h))
+
+    def _routed(self, ops: Ops, h: Tensor, logits: Tensor) -> Tensor:
+        """Weighted sum of the experts that the router's logits [T, N] choose, [T, E]."""
+        return ops.experts(self.experts, h, ops.route(logits, self.spec))
 
     def _form(self, table: TensorTable, prefix: str) -> ExpertForm:
         """What the experts compute besides their products; a family may override it."""
@@ -81,8 +84,9 @@ class SharedExpertMixture(MixtureOfExperts):
 
     def __call__(self, ops: Ops, h: Tensor) -> Tensor:
         """[T, E] → [T, E]."""
-        out = super().__call__(ops, h)
-        ops.add_gated(out, self.shared(ops, h), ops.linear(self.shared_gate, h))
+        logits, gate = self.router(ops, h), ops.linear(self.shared_gate, h)
+        out = self._routed(ops, h, logits)
+        ops.add_gated(out, self.shared(ops, h), gate)
         return out
 
 

@@ -67,9 +67,10 @@ class HostMoments:
         return self._beside_h(*mixer.projections, *split, *convolved, self._width)
 
     def _experts(self, feed: FeedForwardShape) -> Iterator[Counts]:
-        """While routed experts are computed, and while the shared one is."""
+        """While routed experts are computed, and while the shared one is: its gate comes first."""
         entries, width = feed.used, self._width
-        routing = self._beside_h(feed.experts, entries, entries, entries, width)
+        gate = (1,) if feed.dense else ()
+        routing = self._beside_h(feed.experts, *gate, entries, entries, entries, width)
         yield (*routing, entries * width, 2 * entries * feed.inner, entries * feed.inner)
         if feed.dense:
             yield (*routing, width, 2 * feed.dense, feed.dense)

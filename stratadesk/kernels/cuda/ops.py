@@ -15,6 +15,7 @@ from stratadesk.kernels.cuda.ops_base import WARP
 from stratadesk.kernels.cuda.ops_mixers import MixerOps
 from stratadesk.kernels.cuda.ops_products import MOST_TOKENS, DeviceExperts, ProductOps
 from stratadesk.kernels.cuda.tensors import DeviceTensor
+from stratadesk.kernels.heads_form import HeadsForm
 
 __all__ = ["MOST_TOKENS", "SUPPORTED", "CudaOps", "DeviceExperts", "DeviceRope"]
 
@@ -53,21 +54,16 @@ class CudaOps(ProductOps, MixerOps):
         self, x: DeviceTensor, weight: DeviceTensor, gate: DeviceTensor | int, eps: float, kind: int
     ) -> DeviceTensor:
         width = weight.size
-        out = self.workspace.tensor(*x.shape)
+        out = self.workspace.tensor_and_fixed(*x.shape)
+        if width % WARP:
+            out = DeviceTensor(out.address, out.shape)
         threads = min(1_024, -(-width // WARP) * WARP)
-        grid = (x.size // width,)
         self._launch(
             programs.VECTORS,
             "rms_norm",
-            grid,
+            (x.size // width,),
             threads,
-            x,
-            weight,
-            gate,
-            out,
-            width,
-            float(eps),
-            kind,
+            *(x, weight, gate, out, out.fixed, width, x.size // x.shape[0], float(eps), kind),
         )
         return out
 
@@ -101,32 +97,53 @@ class CudaOps(ProductOps, MixerOps):
             pairs,
         )
 
-    def split_pairs(self, x: DeviceTensor, heads: int) -> tuple[DeviceTensor, DeviceTensor]:
-        """Split [T, H·2d], per head d values then d more, into two [T, H, d]."""
-        tokens, size = x.shape[0], x.shape[1] // (2 * heads)
-        first = self.workspace.tensor(tokens, heads, size)
-        second = self.workspace.tensor(tokens, heads, size)
-        self._each(programs.VECTORS, "split_pairs", x.size, x, first, second, size)
-        return first, second
+    def prepare_heads(
+        self,
+        q: DeviceTensor,
+        k: DeviceTensor,
+        heads: HeadsForm,
+        norms: tuple[DeviceTensor | None, DeviceTensor | None],
+        rope: DeviceRope,
+    ) -> tuple[DeviceTensor, DeviceTensor, DeviceTensor | None]:
+        """Queries, keys and gates of all heads in one kernel."""
+        tokens, size = q.shape[0], heads.size
+        out = [self.workspace.tensor(tokens, n, size) for n in (heads.queries, heads.keys)]
+        gates = self.workspace.tensor(tokens, heads.queries * size) if heads.gated else None
+        self._launch(
+            programs.VECTORS,
+            "prepare_heads",
+            (heads.queries + heads.keys, tokens),
+            -(-size // WARP) * WARP,
+            *(q, k, *(0 if norm is None else norm for norm in norms), rope.cos, rope.sin),
+            *(*out, 0 if gates is None else gates, heads.queries, heads.keys, size),
+            *(rope.cos.shape[1], int(heads.gated), float(heads.eps)),
+        )
+        return out[0], out[1], gates
 
     def multiply_sigmoid(self, x: DeviceTensor, gate: DeviceTensor) -> None:
         """x ·= sigmoid(gate), same number of values in the same order."""
-        self._each(programs.VECTORS, "multiply_sigmoid", x.size, x, gate)
+        if not self._joins_attention(x, gate):
+            self._each(programs.VECTORS, "multiply_sigmoid", x.size, x, gate)
 
     def add(self, x: DeviceTensor, y: DeviceTensor) -> None:
-        """x += y."""
-        self._each(programs.VECTORS, "add", x.size, x, y)
+        """x += y. What y holds afterwards is not defined: it may be summed where it is made."""
+        if not self._joins_product(x, y):
+            self._each(programs.VECTORS, "add", x.size, x, y)
 
     def add_bias(self, x: DeviceTensor, bias: DeviceTensor) -> None:
         """x[t] += bias for every row of x [T, n]."""
         self._each(programs.VECTORS, "add_bias", x.size, x, bias, bias.size)
 
     def add_gated(self, x: DeviceTensor, y: DeviceTensor, gate: DeviceTensor) -> None:
-        """x += y · sigmoid(gate), gate [T, 1]."""
+        """x += y · sigmoid(gate), gate [T, 1]; y is not defined afterwards, as in `add`."""
+        if self._joins_product(x, y, gate):
+            return
         self._each(programs.VECTORS, "add_gated", x.size, x, y, gate, x.shape[-1])
 
     def copy(self, x: DeviceTensor, y: DeviceTensor) -> None:
-        """x = y."""
+        """x = y; y is not defined afterwards, as in `add`."""
+        if self._lands_in(x, y):
+            return
         self._each(programs.VECTORS, "copy", x.size, y, x)
 
     def concatenate(self, x: DeviceTensor, y: DeviceTensor) -> DeviceTensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,20 @@ THREADS, WARPS, WARP = 256, 4, 32
 """Threads of a block that goes value by value, warps of one that goes row by row, lanes."""
 
 
+class Waiting(Protocol):
+    """An operation whose launch waits for the next call."""
+
+    def launch(self) -> None:
+        """Launch it."""
+
+
 class OpsBase:
     """Results are placed in `workspace`; what outlives a pass in `resident`.
 
-    `step` says where the tokens of a pass stand.
+    `step` says where the tokens of a pass stand. `launches` counts kernels.
+
+    An operation that the next one may complete waits for it (`Waiting`): a product for the sum it
+    is added to, for one. Whatever is launched or copied comes behind what waits.
     """
 
     def __init__(self, device: Device, kernels: Kernels) -> None:
@@ -30,6 +40,8 @@ class OpsBase:
         self.step = StepState(0, 0)
         self.dry = False
         """Whether only places are given out: nothing is launched or copied."""
+        self.launches = 0
+        self._waiting: Waiting | None = None
         self._kernels = kernels
         self._constants: dict[bytes, DeviceTensor] = {}
 
@@ -51,6 +63,7 @@ class OpsBase:
 
     def upload(self, address: int, data: npt.NDArray[Any]) -> None:
         """Copy an array to the device and wait for it."""
+        self.flush()
         if self.dry:
             return
         from cupy.cuda import runtime
@@ -69,6 +82,7 @@ class OpsBase:
         """
         from cupy.cuda import runtime
 
+        self.flush()
         out = np.empty(tensor.shape, np.float32)
         stream = self.device.stream
         with translated("computing"):
@@ -78,12 +92,24 @@ class OpsBase:
 
     def clear(self, tensor: DeviceTensor) -> None:
         """Fill with zeros."""
+        self.flush()
         if self.dry:
             return
         from cupy.cuda import runtime
 
         with translated("clearing memory"):
             runtime.memsetAsync(tensor.address, 0, 4 * tensor.size, self.device.stream.ptr)
+
+    def flush(self) -> None:
+        """Launch what waits."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.launch()
+
+    def _wait(self, waiting: "Waiting") -> None:
+        """Launch what waited, and let `waiting` wait."""
+        self.flush()
+        self._waiting = waiting
 
     def _each(self, program: Program, name: str, count: int, *arguments: Any) -> None:
         """One thread a value; the kernel's last argument is their number."""
@@ -92,8 +118,10 @@ class OpsBase:
     def _launch(
         self, program: Program, name: str, grid: tuple[int, ...], threads: int, *arguments: Any
     ) -> None:
+        self.flush()
         if self.dry:
             return
+        self.launches += 1
         function = self._kernels(program, name)
         with translated(f"starting the kernel {name}"):
             function(

@@ -1,16 +1,62 @@
 """CUDA operations that mix tokens: attention over a KV cache, and the gated delta net."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from stratadesk.errors import UnsupportedModelError
 from stratadesk.kernels.cuda import programs
 from stratadesk.kernels.cuda.ops_base import THREADS, WARP, WARPS, OpsBase, blocks
+from stratadesk.kernels.cuda.programs import Program
 from stratadesk.kernels.cuda.states import CudaDeltaState, CudaKvCache
 from stratadesk.kernels.cuda.tensors import DeviceTensor
 
 HEAD_SIZES, DELTA_SIZES = (64, 128, 256), (32, 64, 128)
 """What kernels are made for."""
+
+
+@dataclass(slots=True)
+class _Combination:
+    """The spans of an attention that are still to be joined, and a gate if one came."""
+
+    ops: "MixerOps"
+    program: Program
+    partials: DeviceTensor
+    sinks: DeviceTensor | None
+    out: DeviceTensor
+    window: int
+    cache: CudaKvCache
+    heads: int
+    gate: DeviceTensor | None = None
+
+    def launch(self) -> None:
+        """Join them."""
+        tokens, size = self.out.shape[0], self.out.shape[1] // self.heads
+        self.ops._launch(
+            self.program,
+            "combine",
+            (self.heads, tokens),
+            size,
+            *(self.partials, self.sinks or 0, self.gate or 0, self.ops.step.position, self.out),
+            *(self.out.fixed, self.cache.splits, size, self.window, self.cache.span),
+        )
+
+
+@dataclass(slots=True)
+class _Gates:
+    """Gates of a delta net that are still raw."""
+
+    ops: "MixerOps"
+    beta: DeviceTensor
+    alpha: DeviceTensor
+    dt: DeviceTensor
+    a: DeviceTensor
+
+    def launch(self) -> None:
+        """Make rate and decay of them."""
+        raw = (self.beta, self.alpha, self.dt, self.a, self.dt.size)
+        self.ops._each(programs.DELTA_NET, "delta_gates", self.beta.size, *raw)
 
 
 class MixerOps(OpsBase):
@@ -44,11 +90,9 @@ class MixerOps(OpsBase):
         tokens, heads, size = q.shape
         program, position = programs.attention(cache.format_name), self.step.position
         width = cache.heads * size
-        for x, target in ((k, cache.keys), (v, cache.values)):
-            self._launch(
-                program, "store", (width // WARP, tokens), WARP, x, target, position, width
-            )
-        out = self.workspace.tensor(tokens, heads * size)
+        stored = (k, v, cache.keys, cache.values, position, width)
+        self._launch(program, "store", (width // WARP, tokens, 2), WARP, *stored)
+        out = self.workspace.tensor_and_fixed(tokens, heads * size)
         with self.scope():
             partials = self.workspace.tensor(tokens, heads, cache.splits, size + 2)
             self._launch(
@@ -59,15 +103,18 @@ class MixerOps(OpsBase):
                 *(q, cache.keys, cache.values, position, partials, heads, cache.heads),
                 *(float(scale), window, cache.span),
             )
-            self._launch(
-                program,
-                "combine",
-                (heads, tokens),
-                size,
-                *(partials, 0 if sinks is None else sinks, 0, position, out),
-                *(cache.splits, size, window, cache.span),
-            )
+            self._wait(_Combination(self, program, partials, sinks, out, window, cache, heads))
         return out
+
+    def _joins_attention(self, x: DeviceTensor, gate: DeviceTensor) -> bool:
+        """Whether x is an attention's result that waits, and now waits to be gated too."""
+        waiting = self._waiting
+        if not isinstance(waiting, _Combination) or waiting.out.address != x.address:
+            return False
+        if waiting.gate is not None:
+            return False
+        waiting.gate = gate
+        return True
 
     def delta_state(self, width: int, channels: int, value_heads: int, size: int) -> CudaDeltaState:
         """Zero state of a delta-net layer whose convolution spans `width` tokens.
@@ -103,8 +150,11 @@ class MixerOps(OpsBase):
     def delta_gates(
         self, beta: DeviceTensor, alpha: DeviceTensor, dt: DeviceTensor, a: DeviceTensor
     ) -> None:
-        """In place: beta = sigmoid(beta), alpha = exp(softplus(alpha + dt) · a); [T, n_v]."""
-        self._each(programs.DELTA_NET, "delta_gates", beta.size, beta, alpha, dt, a, dt.size)
+        """In place: beta = sigmoid(beta), alpha = exp(softplus(alpha + dt) · a); [T, n_v].
+
+        A delta rule that comes next makes them itself and leaves both undefined.
+        """
+        self._wait(_Gates(self, beta, alpha, dt, a))
 
     def delta_rule(
         self,
@@ -121,12 +171,16 @@ class MixerOps(OpsBase):
         key_heads = (channels // size - value_heads) // 2
         out = self.workspace.tensor(tokens, value_heads, size)
         heads = self.constant(key_head_of)
+        raw: tuple[DeviceTensor | int, DeviceTensor | int] = (0, 0)
+        waiting = self._waiting
+        if isinstance(waiting, _Gates) and (waiting.beta, waiting.alpha) == (beta, decay):
+            raw, self._waiting = (waiting.dt, waiting.a), None
         self._launch(
             programs.DELTA_NET,
             f"delta_rule_{size}",
             (size // WARP, value_heads),
             8 * WARP,
-            *(convolved, beta, decay, heads, state.memories, self.step.side, out),
+            *(convolved, beta, decay, *raw, heads, state.memories, self.step.side, out),
             *(key_heads, value_heads, tokens, float(eps)),
         )
         return out

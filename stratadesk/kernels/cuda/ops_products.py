@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -9,12 +10,18 @@ import numpy.typing as npt
 from stratadesk.errors import UnsupportedModelError
 from stratadesk.kernels.cuda import programs
 from stratadesk.kernels.cuda.ops_base import THREADS, WARP, WARPS, OpsBase, blocks
-from stratadesk.kernels.cuda.tensors import DeviceTensor, DeviceWeight
+from stratadesk.kernels.cuda.tensors import DeviceTensor, DeviceWeight, fixed_row_bytes
 from stratadesk.kernels.expert_form import PLAIN_EXPERTS, ExpertForm
 from stratadesk.kernels.router_spec import RouterScore, RouterSpec
 
 MOST_TOKENS = 8
 """Tokens of a pass at most: what the kernels for products are made for."""
+
+BUSY_WARPS = 2_048
+"""Warps that keep the memory of a large card busy."""
+
+GATED_WARPS, DOWN_WARPS = 16, 8
+"""Warps of a block of the kernels for gate and up, and of that for experts' down."""
 
 MOST_EXPERTS, MOST_USED = 1_024, 32
 """What the router's kernel holds in registers."""
@@ -42,6 +49,105 @@ class DeviceRouting:
 
     experts: DeviceTensor
     weights: DeviceTensor
+
+
+@dataclass(slots=True)
+class _Products:
+    """Up to four products of one x with weights of one format.
+
+    The only one of a launch may be multiplied by sigmoid(gate), then summed with `base`, then
+    added to what its target holds.
+    """
+
+    ops: "ProductOps"
+    address: int
+    x: DeviceTensor
+    weights: list[DeviceWeight]
+    outs: list[DeviceTensor]
+    gate: DeviceTensor | None = None
+    base: DeviceTensor | None = None
+    onto: bool = False
+
+    @property
+    def added(self) -> bool:
+        """Whether anything is done with the product already."""
+        return self.gate is not None or self.base is not None or self.onto
+
+    def takes(self, weight: DeviceWeight, x: DeviceTensor) -> bool:
+        """Whether a product can be computed in the same launch."""
+        alike = weight.format_name == self.weights[0].format_name and x == self.x
+        return alike and len(self.weights) < 4 and not self.added
+
+    def makes_only(self, y: DeviceTensor) -> bool:
+        """Whether `y` is all that this computes."""
+        return len(self.outs) == 1 and self.outs[0].address == y.address
+
+    def add_to(self, x: DeviceTensor, gate: DeviceTensor | None) -> bool:
+        """Take over x += y (· sigmoid(gate)) if that is still possible."""
+        if gate is not None:
+            if self.added:
+                return False
+            # The sum with x is kept apart from x until it is known whether that is its last place.
+            self.gate, self.base, self.outs[0] = gate, x, x
+            return True
+        if self.onto:
+            return False
+        self.outs[0], self.onto = x, True
+        return True
+
+    def launch(self) -> None:
+        """Compute them."""
+        tokens, weight = self.x.shape[0], self.weights[0]
+        ends = list(accumulate(each.rows for each in self.weights))
+        missing = 4 - len(ends)
+        width, each = _lanes(weight, WARPS * WARP, ends[-1]), 4 if tokens == 1 else 2
+        self.ops._launch(
+            programs.weights(weight.format_name),
+            "multiply_1" if tokens == 1 else "multiply_4",
+            (blocks(ends[-1], each * WARPS * WARP // width),),
+            WARPS * WARP,
+            *(*(each.address for each in self.weights), *[0] * missing),
+            *(*self.outs, *[0] * missing, *ends, *[ends[-1]] * missing),
+            *(self.address, weight.columns, tokens, width),
+            *(self.gate or 0, self.base or 0, int(self.onto)),
+        )
+
+
+@dataclass(slots=True)
+class _ExpertSum:
+    """The down products of experts and their sum, which may be added to what its target holds."""
+
+    ops: "ProductOps"
+    layer: DeviceExperts
+    chosen: DeviceRouting
+    hidden: int
+    out: DeviceTensor
+    onto: bool = False
+
+    def makes_only(self, y: DeviceTensor) -> bool:
+        """Whether `y` is what this computes."""
+        return self.out.address == y.address
+
+    def add_to(self, x: DeviceTensor, gate: DeviceTensor | None) -> bool:
+        """Take over x += y if that is still possible."""
+        if gate is not None or self.onto:
+            return False
+        self.out, self.onto = x, True
+        return True
+
+    def launch(self) -> None:
+        """Compute it."""
+        tokens, used = self.chosen.experts.shape
+        down, parts = self.layer.parts[-1], len(self.layer.parts)
+        width = _lanes(down, WARP)
+        self.ops._launch(
+            programs.weights(down.format_name),
+            "expert_down",
+            (blocks(down.rows, 4 * WARP // width), tokens),
+            DOWN_WARPS * WARP,
+            *(self.layer.places, parts, self.chosen.experts, self.chosen.weights, used),
+            *(self.hidden, self.out, down.rows, down.columns, width, int(self.onto)),
+        )
 
 
 class ProductOps(OpsBase):
@@ -77,38 +183,72 @@ class ProductOps(OpsBase):
         return out
 
     def linear(self, weight: DeviceWeight, x: DeviceTensor) -> DeviceTensor:
-        """x · Wᵀ, [T, rows]."""
-        tokens = x.shape[0]
-        out = self.workspace.tensor(tokens, weight.rows)
-        name, rows = _by_tokens("multiply", tokens)
-        self._launch(
-            programs.weights(weight.format_name),
-            name,
-            (blocks(weight.rows, WARPS * rows),),
-            WARPS * WARP,
-            *(weight.address, x, out, weight.rows, weight.columns, tokens, 0),
-        )
+        """x · Wᵀ, [T, rows]. Products of one x that follow each other are one launch."""
+        if x.shape[0] > MOST_TOKENS:
+            raise ValueError(f"{x.shape[0]} tokens, {MOST_TOKENS} at most")
+        out = self.workspace.tensor(x.shape[0], weight.rows)
+        waiting = self._waiting
+        if isinstance(waiting, _Products) and waiting.takes(weight, x):
+            waiting.weights.append(weight)
+            waiting.outs.append(out)
+        else:
+            self._wait(_Products(self, self._prepared(weight, x), x, [weight], [out]))
         return out
+
+    def _prepared(self, weight: DeviceWeight, x: DeviceTensor) -> int:
+        """The address of x in the form that products with `weight` read."""
+        if weight.format_name in programs.FLOATS:
+            return x.address
+        if x.fixed:
+            return x.fixed
+        tokens, columns = x.shape[0], x.size // x.shape[0]
+        fixed = self.workspace.take(tokens * fixed_row_bytes(columns))
+        self._each(programs.VECTORS, "fix", x.size, x, fixed, columns)
+        return fixed
+
+    def _joins_product(
+        self, x: DeviceTensor, y: DeviceTensor, gate: DeviceTensor | None = None
+    ) -> bool:
+        """Whether x += y (· sigmoid(gate)) is left to the launch that makes y, which waits."""
+        waiting = self._waiting
+        if not isinstance(waiting, _Products | _ExpertSum) or not waiting.makes_only(y):
+            return False
+        return waiting.add_to(x, gate)
+
+    def _lands_in(self, x: DeviceTensor, y: DeviceTensor) -> bool:
+        """Whether x = y is done by letting the product that makes y write to x."""
+        waiting = self._waiting
+        if not isinstance(waiting, _Products) or not waiting.makes_only(y) or waiting.added:
+            return False
+        waiting.outs[-1] = x
+        return True
 
     def feed_forward(
         self, gate: DeviceWeight, up: DeviceWeight, down: DeviceWeight, x: DeviceTensor
     ) -> DeviceTensor:
         """down · (silu(gate x) ⊙ (up x)), [T, E]."""
         tokens = x.shape[0]
-        hidden = self.workspace.tensor(tokens, gate.rows)
+        hidden = self.workspace.tensor_and_fixed(tokens, gate.rows)
         if gate.format_name == up.format_name:
-            name, _ = _by_tokens("gated", tokens)
+            width = _lanes(gate, GATED_WARPS * WARP)
+            # With more than one token a group takes one row at once instead of two.
+            held = _gated_rows(width if tokens == 1 else 2 * width)
             self._launch(
                 programs.weights(gate.format_name),
-                name,
-                (blocks(gate.rows, WARPS),),
-                WARPS * WARP,
-                *(gate.address, up.address, x, hidden, gate.rows, gate.columns, tokens),
+                "gated_1" if tokens == 1 else "gated_4",
+                (blocks(gate.rows, held),),
+                GATED_WARPS * WARP,
+                *(gate.address, up.address, self._prepared(gate, x), hidden, hidden.fixed),
+                *(gate.rows, gate.columns, tokens, width),
             )
         else:
-            g, u = self.linear(gate, x), self.linear(up, x)
-            self._each(programs.VECTORS, "swiglu", hidden.size, g, u, hidden)
+            self._swiglu(self.linear(gate, x), self.linear(up, x), hidden)
         return self.linear(down, hidden)
+
+    def _swiglu(self, gate: DeviceTensor, up: DeviceTensor, hidden: DeviceTensor) -> None:
+        columns = hidden.shape[-1]
+        made = (gate, up, hidden, hidden.fixed, columns)
+        self._each(programs.VECTORS, "swiglu", hidden.size, *made)
 
     def route(self, logits: DeviceTensor, spec: RouterSpec) -> DeviceRouting:
         """Choose `spec.used` experts for each row of logits [T, N]."""
@@ -140,19 +280,11 @@ class ProductOps(OpsBase):
 
     def experts(self, layer: DeviceExperts, x: DeviceTensor, chosen: DeviceRouting) -> DeviceTensor:
         """Σ_k weight_k · expert_k(x) in router order, [T, E]."""
-        tokens, used = chosen.experts.shape
-        down, parts = layer.parts[-1], len(layer.parts)
-        out = self.workspace.tensor(tokens, down.rows)
+        out = self.workspace.tensor(x.shape[0], layer.parts[-1].rows)
         with self.scope():
             hidden = self._expert_hidden(layer, x, chosen)
-            self._launch(
-                programs.weights(down.format_name),
-                "expert_down",
-                (blocks(down.rows, WARPS * 2), tokens),
-                WARPS * WARP,
-                *(layer.places, parts, chosen.experts, chosen.weights, used, hidden, out),
-                *(down.rows, down.columns),
-            )
+            down = self._prepared(layer.parts[-1], hidden)
+            self._wait(_ExpertSum(self, layer, chosen, down, out))
         return out
 
     def _expert_hidden(
@@ -162,28 +294,31 @@ class ProductOps(OpsBase):
         entries, used = chosen.experts.size, chosen.experts.shape[1]
         rows, parts, routed = layer.inner, len(layer.parts), chosen.experts
         gate, up = layer.parts[0], layer.parts[-2]
-        hidden = self.workspace.tensor(entries, rows)
+        hidden = self.workspace.tensor_and_fixed(entries, rows)
         if gate.format_name == up.format_name:
-            grid = (blocks(rows, WARPS), entries)
+            width = _lanes(gate, GATED_WARPS * WARP)
             self._launch(
                 programs.weights(gate.format_name),
                 "expert_gated",
-                grid,
-                WARPS * WARP,
-                *(layer.places, parts, routed, used, x, hidden, rows, gate.columns),
+                (blocks(rows, _gated_rows(width)), entries),
+                GATED_WARPS * WARP,
+                *(layer.places, parts, routed, used, self._prepared(gate, x), hidden),
+                *(hidden.fixed, rows, gate.columns, width),
             )
             return hidden
         both = [self.workspace.tensor(entries, rows) for _ in range(2)]
         for part, out in enumerate(both):
             weight = layer.parts[part]
+            width = _lanes(weight, WARPS * WARP)
             self._launch(
                 programs.weights(weight.format_name),
                 "expert_multiply",
-                (blocks(rows, WARPS * 2), entries),
+                (blocks(rows, 4 * WARPS * WARP // width), entries),
                 WARPS * WARP,
-                *(layer.places, parts, part, routed, used, x, out, rows, weight.columns),
+                *(layer.places, parts, part, routed, used, self._prepared(weight, x), out),
+                *(rows, weight.columns, width),
             )
-        self._each(programs.VECTORS, "swiglu", hidden.size, *both, hidden)
+        self._swiglu(both[0], both[1], hidden)
         return hidden
 
     def decode_rows(self, weight: DeviceWeight, ids: DeviceTensor) -> DeviceTensor:
@@ -199,9 +334,19 @@ class ProductOps(OpsBase):
         self._launch(program, "rows", grid, THREADS, weight.address, ids, out, weight.columns)
 
 
-def _by_tokens(kernel: str, tokens: int) -> tuple[str, int]:
-    """The variant of `kernel` for up to as many tokens, and how many rows a warp takes in it."""
-    if tokens > MOST_TOKENS:
-        raise ValueError(f"{tokens} tokens, {MOST_TOKENS} at most")
-    most = 1 if tokens == 1 else 4 if tokens <= 4 else 8
-    return f"{kernel}_{most}", 1 if most == 8 else 2
+def _lanes(weight: DeviceWeight, most: int, rows: int = 0) -> int:
+    """How many lanes share a row: one for each of its parts, 4 to `most`.
+
+    More than a warp only where `rows`, taken four at once, would leave a card idle: a lane that
+    takes several parts spreads the cost of a row's beginning and end.
+    """
+    parts = weight.columns // programs.values_of_a_lane(weight.format_name)
+    lanes = 4
+    while lanes < min(parts, most) and (lanes < WARP or rows * lanes < 4 * WARP * BUSY_WARPS):
+        lanes *= 2
+    return lanes
+
+
+def _gated_rows(width: int) -> int:
+    """Rows of a block of the kernels for gate and up, whose groups have `width` lanes."""
+    return max(WARP, 2 * GATED_WARPS * WARP // width)

@@ -21,6 +21,18 @@ FORMATS: tuple[str, ...] = (
 )
 """Tensor formats that `weights.cu` can be compiled for."""
 
+FLOATS = ("F32", "F16", "BF16")
+"""Those whose products read activations in float32, not in fixed point."""
+
+_FEW = {"F32": 4, "F16": 8, "BF16": 8, "Q8_0": 8}
+_SMALL_BLOCKS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "MXFP4")
+
+
+def values_of_a_lane(format_name: str) -> int:
+    """How many values of a block one lane reads: VALUES in formats.cuh."""
+    return _FEW.get(format_name, 16 if format_name in _SMALL_BLOCKS else 32)
+
+
 CACHE_FORMATS = ("F32", "F16", "Q8_0")
 """Formats of the KV cache, in the order of CACHE's values in attention.cu."""
 
@@ -90,12 +102,12 @@ def _joined(file: str, seen: set[str]) -> str:
 def codebooks() -> str:
     """Tables of the codebook formats as CUDA source.
 
-    The two tables of 16 entries are biased by 128 and packed, lowest index in the lowest byte.
+    The two tables of 16 signed bytes are packed, lowest index in the lowest byte.
     """
     from gguf import quants
 
     def nibbles(values: Iterable[int]) -> str:
-        words = (np.array(list(values), np.int16) + 128).astype(np.uint8).view(np.uint32)
+        words = np.array(list(values), np.int8).view(np.uint32)
         return "{" + ", ".join(f"0x{word:08x}u" for word in words) + "}"
 
     grids = {

@@ -7,16 +7,29 @@ from dataclasses import dataclass
 
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
+FIXED_BLOCK = 32
+"""Values that share a scale in fixed point."""
+
 LINE = 256
 """Tensors begin at multiples of this many bytes: whole sectors, and room for 16-byte loads."""
 
 
+def fixed_row_bytes(columns: int) -> int:
+    """Bytes of a row of `columns` values (a multiple of 32) in fixed point; see src/fixed.cuh."""
+    return -(-(3 * columns + 4 * (columns // 32) + 4 * (columns // 8)) // 16) * 16
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceTensor:
-    """C-contiguous values of 4 bytes (float32 or int32) at `address`."""
+    """C-contiguous values of 4 bytes (float32 or int32) at `address`.
+
+    At `fixed`, unless that is 0, the same values lie in fixed point (see src/fixed.cuh), a row for
+    each index of the first axis.
+    """
 
     address: int
     shape: tuple[int, ...]
+    fixed: int = 0
 
     @property
     def size(self) -> int:
@@ -32,17 +45,19 @@ class DeviceTensor:
             known[known.index(-1)] = rest
         if math.prod(known) != self.size:
             raise ValueError(f"{self.shape} cannot be reshaped to {tuple(known)}")
-        return DeviceTensor(self.address, tuple(known))
+        same_rows = bool(known) and known[0] == self.shape[0]
+        return DeviceTensor(self.address, tuple(known), self.fixed if same_rows else 0)
 
     def first_rows(self, count: int) -> "DeviceTensor":
         """The first `count` rows of the first axis."""
-        return DeviceTensor(self.address, (count, *self.shape[1:]))
+        return DeviceTensor(self.address, (count, *self.shape[1:]), self.fixed)
 
     def row(self, index: int) -> "DeviceTensor":
         """Row `index` of the first axis, [1, …]; negative ones count from the end."""
         rest = self.shape[1:]
-        first = index % self.shape[0]
-        return DeviceTensor(self.address + 4 * first * math.prod(rest), (1, *rest))
+        first, width = index % self.shape[0], math.prod(rest)
+        fixed = self.fixed + first * fixed_row_bytes(width) if self.fixed else 0
+        return DeviceTensor(self.address + 4 * first * width, (1, *rest), fixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +131,14 @@ class DeviceWorkspace:
     def tensor(self, *shape: int) -> DeviceTensor:
         """An undefined tensor."""
         return DeviceTensor(self.take(4 * math.prod(shape)), shape)
+
+    def tensor_and_fixed(self, *shape: int) -> DeviceTensor:
+        """An undefined tensor that also has its values in fixed point, if rows are whole 32s."""
+        width = math.prod(shape[1:])
+        plain = self.tensor(*shape)
+        if width % FIXED_BLOCK:
+            return plain
+        return DeviceTensor(plain.address, shape, self.take(shape[0] * fixed_row_bytes(width)))
 
     @contextmanager
     def scope(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ be used by one thread at a time: parallel kernels abort on concurrent calls.
 import numpy as np
 import numpy.typing as npt
 
+from stratadesk.kernels.heads_form import HeadsForm
 from stratadesk.kernels.host import delta_net, elementwise
 from stratadesk.kernels.host.delta_state import HostDeltaState
 from stratadesk.kernels.host.kv_cache import HostKvCache
@@ -77,6 +78,25 @@ class HostOps(ExpertOps, LatentOps, StreamOps, BlockOps, DraftOps):
     def rotate_halves(self, x: Floats, rope: HostRope) -> None:
         """NEOX rotation of x [T, H, d] in place."""
         elementwise.rotate_halves(x, rope.cos, rope.sin)
+
+    def prepare_heads(
+        self,
+        q: Floats,
+        k: Floats,
+        heads: HeadsForm,
+        norms: tuple[Floats | None, Floats | None],
+        rope: HostRope,
+    ) -> tuple[Floats, Floats, Floats | None]:
+        """Queries, keys and gates of all heads, one operation after the other."""
+        gate = None
+        if heads.gated:
+            q, gate = self.split_pairs(q, heads.queries)
+        found = []
+        for x, count, norm in zip((q, k), (heads.queries, heads.keys), norms, strict=True):
+            rows = x.reshape(x.shape[0], count, heads.size)
+            found.append(rows if norm is None else self.rms_norm(rows, norm, heads.eps))
+            self.rotate_halves(found[-1], rope)
+        return found[0], found[1], gate
 
     def split_pairs(self, x: Floats, heads: int) -> tuple[Floats, Floats]:
         """Split [T, H·2d], per head d values then d more, into two [T, H, d]."""

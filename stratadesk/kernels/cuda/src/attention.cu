@@ -4,7 +4,7 @@
 // token and a span of the context; its warps go through tiles of 32 keys with a running maximum,
 // and `combine` joins the spans. Spans begin at absolute positions, so a token's result has the
 // same bits in any window.
-#include "bits.cuh"
+#include "fixed.cuh"
 
 constexpr int WARPS = 4, TILE = WARP;
 constexpr int CACHE_F32 = 0, CACHE_F16 = 1, CACHE_Q8_0 = 2;
@@ -132,10 +132,12 @@ ATTEND(128)
 ATTEND(256)
 
 // out[t, h] from the spans that hold tokens it sees, joined in their order; `sinks` [heads] are
-// scores without a value, or null. Then times sigmoid(gate[t, h]) if there is a gate.
+// scores without a value, or null. Then times sigmoid(gate[t, h]) if there is a gate. Unless `fixed`
+// is null, also in fixed point, a row a token.
 __global__ void combine(const float *partials, const float *sinks, const float *gate,
-                        const i32 *start, float *out, int splits, int size, int window, int span) {
-    const int head = blockIdx.x, heads = gridDim.x, token = blockIdx.y;
+                        const i32 *start, float *out, u8 *fixed, int splits, int size, int window,
+                        int span) {
+    const int head = blockIdx.x, heads = gridDim.x, token = blockIdx.y, columns = heads * size;
     const int end = *start + token + 1, begin = window > 0 ? max(0, end - window) : 0;
     const int first = begin / span, last = (end - 1) / span + 1;
     const float *from = partials + (u64(token) * heads + head) * splits * (size + 2);
@@ -149,16 +151,21 @@ __global__ void combine(const float *partials, const float *sinks, const float *
         for (int s = first; s < last; ++s)
             sum = fmaf(expf(from[s * (size + 2)] - top), from[s * (size + 2) + 2 + c], sum);
         const u64 at = (u64(token) * heads + head) * size + c;
-        out[at] = sum / total * (gate ? sigmoid(gate[at]) : 1.0f);
+        const float value = sum / total * (gate ? sigmoid(gate[at]) : 1.0f);
+        out[at] = value;
+        if (fixed)
+            write_fixed(fixed + token * fixed_row_bytes(columns), columns, head * size + c, value);
     }
 }
 
-// Store x [tokens, heads, size] from token *start on; one warp per 32 values (blockIdx.x), one
-// row of blocks a token (blockIdx.y). Q8_0: scale = largest magnitude / 127.
+// Store keys and values [tokens, heads, size] from token *start on; one warp per 32 values
+// (blockIdx.x), one row of blocks a token (blockIdx.y), keys and values side by side (blockIdx.z).
+// Q8_0: scale = largest magnitude / 127.
 __global__ void __launch_bounds__(WARP)
-    store(const float *x, u8 *cache, const i32 *start, int row_values) {
+    store(const float *k, const float *v, u8 *keys, u8 *values, const i32 *start, int row_values) {
     const int lane = threadIdx.x, at = blockIdx.x * WARP + lane;
-    const float value = x[u64(blockIdx.y) * row_values + at];
+    const float value = (blockIdx.z ? v : k)[u64(blockIdx.y) * row_values + at];
+    u8 *cache = blockIdx.z ? values : keys;
     const u64 token = *start + blockIdx.y;
     if (CACHE == CACHE_F32) {
         reinterpret_cast<float *>(cache)[token * row_values + at] = value;

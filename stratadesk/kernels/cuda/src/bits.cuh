@@ -27,19 +27,28 @@ DEVICE u16 float_to_half(float value) {
     return bits;
 }
 
-// Loads of bytes that no kernel of the same launch writes. `at` must be a multiple of the size.
-DEVICE u16 load16(const u8 *at) { return __ldg(reinterpret_cast<const u16 *>(at)); }
-DEVICE u32 load32(const u8 *at) { return __ldg(reinterpret_cast<const u32 *>(at)); }
-DEVICE uint2 load64(const u8 *at) { return __ldg(reinterpret_cast<const uint2 *>(at)); }
-DEVICE uint4 load128(const u8 *at) { return __ldg(reinterpret_cast<const uint4 *>(at)); }
+// Loads from any memory. `at` must be a multiple of the size.
+DEVICE u16 load16(const u8 *at) { return *reinterpret_cast<const u16 *>(at); }
+DEVICE u32 load32(const u8 *at) { return *reinterpret_cast<const u32 *>(at); }
+DEVICE uint2 load64(const u8 *at) { return *reinterpret_cast<const uint2 *>(at); }
+DEVICE uint4 load128(const u8 *at) { return *reinterpret_cast<const uint4 *>(at); }
 
 // Four bytes from an address that is only a multiple of two.
 DEVICE u32 load32_even(const u8 *at) { return load16(at) | (u32(load16(at + 2)) << 16); }
 
-// Four bytes from any address.
-DEVICE u32 load32_any(const u8 *at) {
-    return __ldg(at) | (u32(__ldg(at + 1)) << 8) | (u32(__ldg(at + 2)) << 16) |
-           (u32(__ldg(at + 3)) << 24);
+// N words from any address: aligned ones, shifted together. Nothing behind the last word that
+// holds a byte of them is read.
+template <int N> DEVICE void load_words(const u8 *at, u32 *out) {
+    const u64 address = reinterpret_cast<u64>(at);
+    const u8 *words = reinterpret_cast<const u8 *>(address & ~3ull);
+    const u32 shift = u32(address & 3u) * 8;
+    u32 next = load32(words);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 word = next;
+        next = i + 1 < N || shift ? load32(words + 4 * (i + 1)) : 0u;
+        out[i] = __funnelshift_r(word, next, shift);
+    }
 }
 
 // Byte `index` of `bytes`, less `centre`. The byte is put into the mantissa of 2^23, which costs
@@ -49,23 +58,12 @@ DEVICE float byte_to_float(u32 bytes, int index, float centre) {
     return __uint_as_float(bits) - (8388608.0f + centre);
 }
 
-// Four bytes less `centre`.
-DEVICE void bytes_to_floats(u32 bytes, float centre, float *out) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = byte_to_float(bytes, i, centre);
-}
+// The low byte as a signed number.
+DEVICE float signed_byte_to_float(u32 byte) { return byte_to_float(byte ^ 0x80u, 0, 128.0f); }
 
-// Four signed bytes: a flipped sign bit adds 128.
-DEVICE void signed_bytes_to_floats(u32 bytes, float *out) {
-    bytes_to_floats(bytes ^ 0x80808080u, 128.0f, out);
-}
-
-// `bytes` with the bytes negated whose bit in the low four of `signs` is set.
-DEVICE u32 negate_where(u32 bytes, u32 signs) {
-    const u32 mask = ((signs & 1u) | ((signs & 2u) << 7) | ((signs & 4u) << 14) |
-                      ((signs & 8u) << 21)) *
-                     0xffu;
-    return __vsub4(bytes ^ mask, mask);
+// Four bytes below 128, each less `centre`, as signed bytes: sign bits keep borrows apart.
+DEVICE u32 less(u32 bytes, u32 centre) {
+    return ((bytes | 0x80808080u) - centre * 0x01010101u) ^ 0x80808080u;
 }
 
 // The sum over a warp, in every lane; the order is fixed.

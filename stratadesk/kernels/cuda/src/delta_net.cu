@@ -4,10 +4,17 @@
 
 constexpr int COLUMNS = WARP, KEY_GROUPS = 8, MOST_TAPS = 8;
 
+// Exp(softplus(x) · a): what a state keeps of itself.
+DEVICE float decay_of(float x, float a) {
+    return expf((x > 20.0f ? x : logf(1.0f + expf(x))) * a);
+}
+
+// `dt` and `a` [value_heads]: rate and decay are made from `beta` and `alpha` [tokens, value_heads]
+// here; null: they are rate and decay already.
 // Row `key`, column `column` of the memory [keys, columns] of one head, of 2 sides.
 template <int SIZE>
-DEVICE void delta_rule(const float *convolved, const float *beta, const float *decay,
-                       const i32 *key_head_of, float *memories, const i32 *side, float *out,
+DEVICE void delta_rule(const float *convolved, const float *beta, const float *alpha,
+                       const float *dt, const float *a, const i32 *key_head_of, float *memories, const i32 *side, float *out,
                        int key_heads, int value_heads, int tokens, float eps) {
     constexpr int KEYS = SIZE / KEY_GROUPS;
     const int head = blockIdx.y, column = blockIdx.x * COLUMNS + threadIdx.x % COLUMNS;
@@ -36,7 +43,8 @@ DEVICE void delta_rule(const float *convolved, const float *beta, const float *d
             q[i] = q_row[i] * q_factor, k[i] = k_row[i] * k_factor;
         __syncthreads();
 
-        const float fade = decay[t * value_heads + head], rate = beta[t * value_heads + head];
+        float fade = alpha[t * value_heads + head], rate = beta[t * value_heads + head];
+        if (dt) fade = decay_of(fade + dt[head], a[head]), rate = sigmoid(rate);
         float sum = 0.0f;
 #pragma unroll
         for (int i = 0; i < KEYS; ++i) {
@@ -74,11 +82,11 @@ extern "C" {
 
 #define DELTA_RULE(SIZE)                                                                          \
     __global__ void __launch_bounds__(COLUMNS *KEY_GROUPS) delta_rule_##SIZE(                     \
-        const float *convolved, const float *beta, const float *decay, const i32 *key_head_of,    \
-        float *memories, const i32 *side, float *out, int key_heads, int value_heads, int tokens, \
-        float eps) {                                                                              \
-        delta_rule<SIZE>(convolved, beta, decay, key_head_of, memories, side, out, key_heads,     \
-                         value_heads, tokens, eps);                                               \
+        const float *convolved, const float *beta, const float *alpha, const float *dt,           \
+        const float *a, const i32 *key_head_of, float *memories, const i32 *side, float *out,     \
+        int key_heads, int value_heads, int tokens, float eps) {                                  \
+        delta_rule<SIZE>(convolved, beta, alpha, dt, a, key_head_of, memories, side, out,         \
+                         key_heads, value_heads, tokens, eps);                                    \
     }
 DELTA_RULE(32)
 DELTA_RULE(64)
@@ -125,7 +133,6 @@ __global__ void delta_gates(float *beta, float *alpha, const float *dt, const fl
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     beta[i] = sigmoid(beta[i]);
-    const float x = alpha[i] + dt[i % heads];
-    alpha[i] = expf((x > 20.0f ? x : logf(1.0f + expf(x))) * a[i % heads]);
+    alpha[i] = decay_of(alpha[i] + dt[i % heads], a[i % heads]);
 }
 }

@@ -1,12 +1,13 @@
 // What is computed value by value or row by row: norms, rotations, gates, sums. float32.
-#include "bits.cuh"
+#include "fixed.cuh"
 
 extern "C" {
 
 // out[r] = x[r] / sqrt(mean(x[r]²) + eps) · weight, times silu(gate[r]) (kind 1) or
-// sigmoid(gate[r]) (kind 2). One block a row of `width` values.
+// sigmoid(gate[r]) (kind 2). One block a row of `width` values. Unless `fixed` is null, also in fixed
+// point, in rows of `columns` values; widths are multiples of 32 then.
 __global__ void rms_norm(const float *x, const float *weight, const float *gate, float *out,
-                         int width, float eps, int kind) {
+                         u8 *fixed, int width, int columns, float eps, int kind) {
     __shared__ float scratch[WARP];
     const float *row = x + u64(blockIdx.x) * width;
     float squares = 0.0f;
@@ -18,7 +19,50 @@ __global__ void rms_norm(const float *x, const float *weight, const float *gate,
         if (kind == 1) value *= silu(gate[at]);
         if (kind == 2) value *= sigmoid(gate[at]);
         out[at] = value;
+        if (fixed)
+            write_fixed(fixed + at / columns * fixed_row_bytes(columns), columns, at % columns, value);
     }
+}
+
+// x [tokens, columns] in fixed point; a thread a value, columns a multiple of 32.
+__global__ void fix(const float *x, u8 *fixed, int columns, int count) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    write_fixed(fixed + i / columns * fixed_row_bytes(columns), columns, i % columns, x[i]);
+}
+
+// Queries and keys as attention takes them: each head of `size` values normed (with a weight) and
+// its first 2 · pairs values rotated. Block (h, t): query head h, or key head h - heads. With
+// `gated` a row of queries holds for each head its values, then its gate's, which go to `gates`.
+__global__ void prepare_heads(const float *queries, const float *keys, const float *query_norm,
+                              const float *key_norm, const float *cos, const float *sin, float *q,
+                              float *k, float *gates, int heads, int kv_heads, int size, int pairs,
+                              int gated, float eps) {
+    __shared__ float values[1024], scratch[WARP];
+    const int i = threadIdx.x, t = blockIdx.y;
+    const bool query = int(blockIdx.x) < heads;
+    const int head = query ? blockIdx.x : blockIdx.x - heads;
+    const u64 row = u64(t) * (query ? heads : kv_heads) + head;
+    const int step = query && gated ? 2 * size : size;
+    const float *from = (query ? queries : keys) + row * step;
+    const float *norm = query ? query_norm : key_norm;
+    float value = i < size ? from[i] : 0.0f;
+    if (norm) {
+        const float squares = block_sum(value * value, scratch);
+        if (i < size) value *= 1.0f / sqrtf(squares / float(size) + eps) * norm[i];
+    }
+    values[i] = value;
+    __syncthreads();
+    if (i >= size) return;
+    if (i < 2 * pairs) {
+        const int p = i % pairs;
+        const float c = cos[t * pairs + p], s = sin[t * pairs + p];
+        value = i < pairs
+                    ? __fsub_rn(__fmul_rn(value, c), __fmul_rn(values[i + pairs], s))
+                    : __fadd_rn(__fmul_rn(values[p], s), __fmul_rn(value, c));
+    }
+    (query ? q : k)[row * size + i] = value;
+    if (query && gated) gates[row * size + i] = from[size + i];
 }
 
 // Cosine and sine of position · frequency, times `magnitude`, for tokens from *start on; the
@@ -44,14 +88,6 @@ __global__ void rotate_halves(float *x, const float *cos, const float *sin, int 
     }
 }
 
-// [n, 2, size] → first and second [n, size]; `count` values of x.
-__global__ void split_pairs(const float *x, float *first, float *second, int size, int count) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    const int pair = i / (2 * size), within = i % (2 * size);
-    (within < size ? first : second)[pair * size + within % size] = x[i];
-}
-
 __global__ void multiply_sigmoid(float *x, const float *gate, int count) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) x[i] *= sigmoid(gate[i]);
@@ -74,10 +110,16 @@ __global__ void add_gated(float *x, const float *y, const float *gate, int width
     if (i < count) x[i] = fmaf(y[i], sigmoid(gate[i / width]), x[i]);
 }
 
-// hidden[s] = silu(gate[s]) · up[s].
-__global__ void swiglu(const float *gate, const float *up, float *hidden, int count) {
+// hidden[s] = silu(gate[s]) · up[s], rows of `columns` values; unless `fixed` is null, columns are a
+// multiple of 32.
+__global__ void swiglu(const float *gate, const float *up, float *hidden, u8 *fixed, int columns,
+                       int count) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) hidden[i] = silu(gate[i]) * up[i];
+    if (i >= count) return;
+    const float value = silu(gate[i]) * up[i];
+    hidden[i] = value;
+    if (fixed)
+        write_fixed(fixed + i / columns * fixed_row_bytes(columns), columns, i % columns, value);
 }
 
 __global__ void copy(const float *source, float *target, int count) {

@@ -1,187 +1,375 @@
-// Products of a weight with the activations of a few tokens, straight from its blocks; FORMAT is
-// the weight's format.
+// Products of weights with the activations of a few tokens, straight from the weights' blocks;
+// FORMAT is the weights' format.
 //
-// A warp computes ROWS rows: each lane takes parts of blocks, decodes them once and multiplies
-// them with up to TOKENS rows of x. The sum over a row's parts has the same order for any number
-// of tokens and rows, so a token's result has the same bits alone and in a window. float32
-// throughout: a group of values is summed first, then scaled.
+// A block's threads are divided into groups of `width` lanes (a power of two), each of which computes
+// ROWS rows: a lane takes parts of blocks, decodes them once and multiplies them with up to TOKENS
+// rows of x. The sum over a row's parts has the same order for any number of tokens and rows, so a
+// token's result has the same bits alone and in a window. Weights of floats are multiplied in
+// float32; of all others the signed bytes of a group are multiplied with activations in fixed point
+// (fixed.cuh), summed exactly, then scaled.
+#include "fixed.cuh"
 #include "formats.cuh"
 
-constexpr int WARPS = 4;
 using Format = FORMAT;
+constexpr u32 WARPS = 4, GATED_WARPS = 16, DOWN_WARPS = 8;
+constexpr u32 MOST_USED = 32, LEAST_WIDTH = 4;
 
-DEVICE u64 row_bytes(int columns) { return u64(columns / Format::BLOCK) * Format::BYTES; }
+DEVICE u64 row_bytes(u32 columns) { return u64(columns / Format::BLOCK) * Format::BYTES; }
 
-// sums[r][t] += rows[r] · x[t]; x is [tokens, columns], tokens beyond the last read the last one.
-template <int TOKENS, int ROWS>
-DEVICE void add_products(const u8 *const (&rows)[ROWS], const float *x, int tokens, int columns,
-                         float (&sums)[ROWS][TOKENS]) {
-    constexpr int GROUP = Format::VALUES / Format::GROUPS;
-    const int parts = columns / Format::BLOCK * Format::LANES;
-    for (int part = threadIdx.x % WARP; part < parts; part += WARP) {
-        const int block = part / Format::LANES, lane = part % Format::LANES;
-        const u32 active = __activemask();
-        float q[ROWS][Format::VALUES], scale[ROWS][Format::GROUPS], offset[ROWS][Format::GROUPS];
+// Bytes of a row of x: fixed point, or float32.
+DEVICE u64 x_row_bytes(u32 columns) {
+    return Format::INTEGERS ? fixed_row_bytes(columns) : 4 * u64(columns);
+}
+
+// sums[r][t] += rows[r] · x[t] over part `part` of a row of floats.
+template <class F, int TOKENS, int ROWS>
+DEVICE void add_float_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32 columns,
+                           u32 part, float (&sums)[ROWS][TOKENS]) {
+    float q[ROWS][F::VALUES];
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r)
-            Format::read(rows[r] + u64(block) * Format::BYTES, lane, q[r], scale[r], offset[r]);
+    for (int r = 0; r < ROWS; ++r) F::read(rows[r] + part * F::BYTES, 0, q[r]);
 #pragma unroll
-        for (int t = 0; t < TOKENS; ++t) {
-            const float *values = x + u64(min(t, tokens - 1)) * columns + block * Format::BLOCK;
+    for (u32 t = 0; t < TOKENS; ++t) {
+        const float *values = reinterpret_cast<const float *>(x) +
+                              u64(min(t, tokens - 1)) * columns + part * F::BLOCK;
 #pragma unroll
-            for (int g = 0; g < Format::GROUPS; ++g) {
-                float dots[ROWS] = {}, total = 0.0f;
+        for (int i = 0; i < F::VALUES; i += 4) {
+            const float4 v = *reinterpret_cast<const float4 *>(values + i);
 #pragma unroll
-                for (int i = g * GROUP; i < (g + 1) * GROUP; i += RUN) {
-                    // Keeps later loads from being moved up here, into too many registers.
-                    if (TOKENS > 4 && i % 8 == 0) __syncwarp(active);
-                    const float *run = values + Format::at(lane, i);
-                    const float4 v = *reinterpret_cast<const float4 *>(run);
-#pragma unroll
-                    for (int r = 0; r < ROWS; ++r) {
-                        dots[r] = fmaf(q[r][i], v.x, dots[r]);
-                        dots[r] = fmaf(q[r][i + 1], v.y, dots[r]);
-                        dots[r] = fmaf(q[r][i + 2], v.z, dots[r]);
-                        dots[r] = fmaf(q[r][i + 3], v.w, dots[r]);
-                    }
-                    if (Format::OFFSETS) total += (v.x + v.y) + (v.z + v.w);
-                }
-#pragma unroll
-                for (int r = 0; r < ROWS; ++r) {
-                    sums[r][t] = fmaf(scale[r][g], dots[r], sums[r][t]);
-                    if (Format::OFFSETS) sums[r][t] = fmaf(offset[r][g], total, sums[r][t]);
-                }
+            for (int r = 0; r < ROWS; ++r) {
+                sums[r][t] = fmaf(q[r][i], v.x, sums[r][t]);
+                sums[r][t] = fmaf(q[r][i + 1], v.y, sums[r][t]);
+                sums[r][t] = fmaf(q[r][i + 2], v.z, sums[r][t]);
+                sums[r][t] = fmaf(q[r][i + 3], v.w, sums[r][t]);
             }
         }
     }
 }
 
-// y[t] = W x[t], or y[t] += W x[t] with `add`; W [rows, columns], y [tokens, rows].
-template <int TOKENS, int ROWS>
-DEVICE void multiply(const u8 *weight, const float *x, float *y, int rows, int columns, int tokens,
-                     int add) {
-    const int first = (blockIdx.x * WARPS + threadIdx.x / WARP) * ROWS;
-    if (first >= rows) return;
-    const u8 *at[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r) at[r] = weight + min(first + r, rows - 1) * row_bytes(columns);
-    float sums[ROWS][TOKENS] = {};
-    add_products<TOKENS, ROWS>(at, x, tokens, columns, sums);
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-        for (int t = 0; t < TOKENS; ++t) {
-            const float sum = warp_sum(sums[r][t]);
-            const int lane = threadIdx.x % WARP;
-            if (lane == 0 && t < tokens && first + r < rows) {
-                float *target = y + u64(t) * rows + first + r;
-                *target = add ? *target + sum : sum;
-            }
-        }
+// N words side by side, N being 2 or 4, `at` a multiple of their size.
+template <int N> DEVICE void load_run(const u8 *at, u32 *out) {
+    if constexpr (N == 4) {
+        const uint4 words = load128(at);
+        out[0] = words.x, out[1] = words.y, out[2] = words.z, out[3] = words.w;
+    } else {
+        const uint2 words = load64(at);
+        out[0] = words.x, out[1] = words.y;
+    }
 }
 
-// h[t] = silu(G x[t]) · (U x[t]); G and U [rows, columns], h [tokens, rows].
-template <int TOKENS>
-DEVICE void gated(const u8 *gate, const u8 *up, const float *x, float *h, int rows, int columns,
-                  int tokens) {
-    const int row = blockIdx.x * WARPS + threadIdx.x / WARP;
-    if (row >= rows) return;
-    const u8 *at[2] = {gate + row * row_bytes(columns), up + row * row_bytes(columns)};
-    float sums[2][TOKENS] = {};
-    add_products<TOKENS, 2>(at, x, tokens, columns, sums);
+// The same over one part of a row of signed bytes.
+template <class F, int TOKENS, int ROWS>
+DEVICE void add_fixed_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32 columns,
+                           u32 part, float (&sums)[ROWS][TOKENS]) {
+    constexpr int GROUPS = F::GROUPS, GROUP = F::VALUES / GROUPS, WORDS = F::RUN / 4;
+    const u32 block = part / F::LANES, lane = part % F::LANES;
+    const u32 at = block * F::BLOCK + F::at(lane, 0);
+    const u32 active = __activemask();
+    u32 q[ROWS][F::VALUES / 4];
+    float scale[ROWS][GROUPS], offset[ROWS][GROUPS];
 #pragma unroll
-    for (int t = 0; t < TOKENS; ++t) {
-        const float g = warp_sum(sums[0][t]), u = warp_sum(sums[1][t]);
-        if (threadIdx.x % WARP == 0 && t < tokens) h[u64(t) * rows + row] = silu(g) * u;
+    for (int r = 0; r < ROWS; ++r)
+        F::read(rows[r] + block * F::BYTES, lane, q[r], scale[r], offset[r]);
+#pragma unroll
+    for (u32 t = 0; t < TOKENS; ++t) {
+        const u8 *row = x + min(t, tokens - 1) * fixed_row_bytes(columns);
+        const float *units = fixed_scales(row, columns) + at / 32;
+        const float *totals = fixed_sums(row, columns) + at / 8;
+        const u8 *planes[3] = {row + at, row + columns + at, row + 2 * columns + at};
+#pragma unroll
+        for (int g = 0; g < GROUPS; ++g) {
+            // Keeps the loads of later tokens from being moved up here, into too many registers.
+            if (TOKENS > 1) __syncwarp(active);
+            int dots[ROWS][3] = {};
+            float total = 0.0f;
+#pragma unroll
+            for (int i = g * GROUP; i < (g + 1) * GROUP; i += F::RUN) {
+#pragma unroll
+                for (int p = 0; p < 3; ++p) {
+                    u32 v[WORDS];
+                    load_run<WORDS>(planes[p] + F::at(0, i), v);
+#pragma unroll
+                    for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+                        for (int w = 0; w < WORDS; ++w)
+                            dots[r][p] = add_dot(q[r][i / 4 + w], v[w], dots[r][p]);
+                }
+                if (F::OFFSETS)
+#pragma unroll
+                    for (int w = 0; w < WORDS / 2; ++w) total += totals[F::at(0, i) / 8 + w];
+            }
+            const float unit = units[F::at(0, g * GROUP) / 32];
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) {
+                const float lower = float(256 * dots[r][1] + dots[r][2]);
+                const float dot = unit * fmaf(65536.0f, float(dots[r][0]), lower);
+                sums[r][t] = fmaf(scale[r][g], dot, sums[r][t]);
+                if (F::OFFSETS) sums[r][t] = fmaf(offset[r][g], total, sums[r][t]);
+            }
+        }
+    }
+}
+
+// sums[r][t] = rows[r] · x[t] over the parts of lane `lane` of a group; tokens beyond the last read
+// the last.
+template <class F, int TOKENS, int ROWS>
+DEVICE void products(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32 columns, u32 lane,
+                     u32 width, float (&sums)[ROWS][TOKENS]) {
+    const u32 parts = columns / F::BLOCK * F::LANES;
+    for (u32 part = lane; part < parts; part += width)
+        if constexpr (F::INTEGERS)
+            add_fixed_part<F, TOKENS, ROWS>(rows, x, tokens, columns, part, sums);
+        else
+            add_float_part<F, TOKENS, ROWS>(rows, x, tokens, columns, part, sums);
+}
+
+// Sums over the lanes of each group of a block, in the group's first lane. All threads of the block
+// must come here; `scratch` is used up.
+template <int TOKENS, int ROWS, u32 BLOCK_WARPS>
+DEVICE void join_lanes(float (&sums)[ROWS][TOKENS], u32 width,
+                       float (&scratch)[BLOCK_WARPS][ROWS * TOKENS]) {
+    for (u32 distance = min(width, u32(WARP)) / 2; distance; distance >>= 1)
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+            for (int t = 0; t < TOKENS; ++t)
+                sums[r][t] += __shfl_xor_sync(ALL_LANES, sums[r][t], distance);
+    if (width <= WARP) return;
+    const u32 warp = threadIdx.x / WARP;
+    __syncthreads();
+    if (threadIdx.x % WARP == 0)
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+            for (int t = 0; t < TOKENS; ++t) scratch[warp][r * TOKENS + t] = sums[r][t];
+    __syncthreads();
+    if (threadIdx.x % width) return;
+    for (u32 other = warp + 1; other < warp + width / WARP; ++other)
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+            for (int t = 0; t < TOKENS; ++t) sums[r][t] += scratch[other][r * TOKENS + t];
+}
+
+// Up to four matrices [rows, columns] that are multiplied with the same x: matrix k has the rows
+// from ends[k - 1] on of all, its result is outs[k] [tokens, its rows], `token` the first of them.
+struct Matrices {
+    const u8 *weights[4];
+    float *outs[4];
+    u32 ends[4];
+    u32 token;
+};
+
+struct Matrix {
+    const u8 *weights;
+    float *out;
+    u32 begin, rows;
+};
+
+// The matrix that row `row` of all belongs to; chosen without an index, which would put the
+// arguments into local memory.
+DEVICE Matrix matrix_of(const Matrices &all, u32 row) {
+    Matrix found = {all.weights[0], all.outs[0], 0, all.ends[0]};
+#pragma unroll
+    for (int k = 1; k < 4; ++k)
+        if (row >= all.ends[k - 1])
+            found = {all.weights[k], all.outs[k], all.ends[k - 1], all.ends[k] - all.ends[k - 1]};
+    return found;
+}
+
+// y[t] = W x[t], then for the only matrix of a launch: times sigmoid(gate[t]), plus base[t], plus
+// what is in y already with `add`; base has y's shape. A null gate or base is none.
+template <int TOKENS, int ROWS>
+DEVICE void multiply(const Matrices &all, const u8 *x, u32 columns, u32 tokens, u32 width,
+                     const float *gate, const float *base, int add) {
+    const u32 group = blockIdx.x * (WARPS * WARP / width) + threadIdx.x / width;
+    const u32 first = group * ROWS, total = all.ends[3], lane = threadIdx.x % width;
+    const u8 *rows[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        const Matrix found = matrix_of(all, min(first + r, total - 1));
+        rows[r] = found.weights + (min(first + r, total - 1) - found.begin) * row_bytes(columns);
+    }
+    float sums[ROWS][TOKENS] = {};
+    __shared__ float scratch[WARPS][ROWS * TOKENS];
+    products<Format, TOKENS, ROWS>(rows, x, tokens, columns, lane, width, sums);
+    join_lanes<TOKENS, ROWS, WARPS>(sums, width, scratch);
+    if (lane) return;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        if (first + r >= total) continue;
+        const Matrix found = matrix_of(all, first + r);
+#pragma unroll
+        for (u32 t = 0; t < TOKENS; ++t) {
+            if (t >= tokens) continue;
+            const u64 at = u64(all.token + t) * found.rows + first + r - found.begin;
+            float value = sums[r][t], *target = found.out + at;
+            if (gate) value = __fmul_rn(value, sigmoid(gate[all.token + t]));
+            if (base) value = __fadd_rn(base[at], value);
+            *target = add ? __fadd_rn(*target, value) : value;
+        }
+    }
+}
+
+// h[t] = silu(G x[t]) · (U x[t]) of at most TOKENS tokens, G and U [rows, columns], h [tokens, rows]
+// in float32 and, unless that is null, in fixed point. A group takes PAIRS rows at once; a block takes
+// 32 rows, or more if it has groups for them.
+template <int TOKENS, int PAIRS>
+DEVICE void gated(const u8 *gate, const u8 *up, const u8 *x, float *h, u8 *fixed, u32 rows,
+                  u32 columns, u32 tokens, u32 width) {
+    constexpr u32 MOST_ROWS = PAIRS * GATED_WARPS * WARP / LEAST_WIDTH;
+    __shared__ float values[TOKENS][MOST_ROWS], scratch[GATED_WARPS][2 * PAIRS * TOKENS];
+    const u32 groups = GATED_WARPS * WARP / width, held = max(PAIRS * groups, u32(WARP));
+    const u32 lane = threadIdx.x % width, begin = blockIdx.x * held;
+#pragma unroll 1
+    for (u32 within = threadIdx.x / width * PAIRS; within < held; within += PAIRS * groups) {
+        const u8 *at[2 * PAIRS];
+#pragma unroll
+        for (u32 r = 0; r < 2 * PAIRS; ++r)
+            at[r] = (r % 2 ? up : gate) + min(begin + within + r / 2, rows - 1) * row_bytes(columns);
+        float sums[2 * PAIRS][TOKENS] = {};
+        products<Format, TOKENS, 2 * PAIRS>(at, x, tokens, columns, lane, width, sums);
+        join_lanes<TOKENS, 2 * PAIRS, GATED_WARPS>(sums, width, scratch);
+#pragma unroll
+        for (int r = 0; r < PAIRS; ++r)
+#pragma unroll
+            for (int t = 0; t < TOKENS; ++t)
+                if (lane == 0) values[t][within + r] = silu(sums[2 * r][t]) * sums[2 * r + 1][t];
+    }
+    __syncthreads();
+    for (u32 piece = threadIdx.x / WARP; piece < tokens * (held / WARP); piece += GATED_WARPS) {
+        const u32 t = piece % tokens, first = piece / tokens * WARP;
+        const u32 place = first + threadIdx.x % WARP, row = begin + place;
+        if (begin + first >= rows) continue;
+        const float value = row < rows ? values[t][place] : 0.0f;
+        if (row < rows) h[u64(t) * rows + row] = value;
+        if (fixed) write_fixed(fixed + t * fixed_row_bytes(rows), rows, row, value);
+    }
+    __syncthreads();
+}
+
+// The values of one part of a row, to their places in `out`.
+template <class F> DEVICE void decode(const u8 *row, u32 part, float *out) {
+    const u32 block = part / F::LANES, lane = part % F::LANES;
+    const u8 *at = row + u64(block) * F::BYTES;
+    float *target = out + block * F::BLOCK;
+    if constexpr (F::INTEGERS) {
+        u32 q[F::VALUES / 4];
+        float scale[F::GROUPS], offset[F::GROUPS];
+        F::read(at, lane, q, scale, offset);
+#pragma unroll
+        for (int i = 0; i < F::VALUES; ++i) {
+            const int g = i / (F::VALUES / F::GROUPS);
+            const u32 byte = (q[i / 4] >> (8 * (i % 4))) & 255u;
+            float value = __fmul_rn(signed_byte_to_float(byte), scale[g]);
+            if (F::OFFSETS) value = __fadd_rn(value, offset[g]);
+            target[F::at(lane, i)] = value;
+        }
+    } else {
+        float q[F::VALUES];
+        F::read(at, lane, q);
+#pragma unroll
+        for (int i = 0; i < F::VALUES; ++i) target[F::at(lane, i)] = q[i];
     }
 }
 
 extern "C" {
 
-#define MULTIPLY(TOKENS, ROWS, BLOCKS)                                                               \
-    __global__ void __launch_bounds__(WARPS *WARP, BLOCKS) multiply_##TOKENS(                             \
-        const u8 *weight, const float *x, float *y, int rows, int columns, int tokens, int add) { \
-        multiply<TOKENS, ROWS>(weight, x, y, rows, columns, tokens, add);                         \
+// Up to eight tokens are taken TOKENS at a time: more would need too many registers.
+#define MULTIPLY(TOKENS, ROWS, BLOCKS)                                                            \
+    __global__ void __launch_bounds__(WARPS *WARP, BLOCKS) multiply_##TOKENS(                     \
+        const u8 *w0, const u8 *w1, const u8 *w2, const u8 *w3, float *y0, float *y1, float *y2,  \
+        float *y3, u32 e0, u32 e1, u32 e2, u32 e3, const u8 *x, u32 columns, u32 tokens,          \
+        u32 width, const float *gate, const float *base, int add) {                               \
+        for (u32 t = 0; t < (TOKENS == 1 ? 1 : tokens); t += TOKENS) {                            \
+            const Matrices all = {{w0, w1, w2, w3}, {y0, y1, y2, y3}, {e0, e1, e2, e3}, t};       \
+            multiply<TOKENS, ROWS>(all, x + t * x_row_bytes(columns), columns,                    \
+                                   min(u32(TOKENS), tokens - t), width, gate, base, add);         \
+        }                                                                                         \
     }
-MULTIPLY(1, 2, 4)
+MULTIPLY(1, 4, 4)
 MULTIPLY(4, 2, 3)
-MULTIPLY(8, 1, 2)
 
-#define GATED(TOKENS, BLOCKS)                                                                    \
-    __global__ void __launch_bounds__(WARPS *WARP, BLOCKS) gated_##TOKENS(                               \
-        const u8 *gate, const u8 *up, const float *x, float *h, int rows, int columns,           \
-        int tokens) {                                                                            \
-        gated<TOKENS>(gate, up, x, h, rows, columns, tokens);                                    \
+#define GATED(TOKENS, PAIRS)                                                                            \
+    __global__ void __launch_bounds__(GATED_WARPS *WARP, 1) gated_##TOKENS(                       \
+        const u8 *gate, const u8 *up, const u8 *x, float *h, u8 *fixed, u32 rows, u32 columns,    \
+        u32 tokens, u32 width) {                                                                  \
+        for (u32 t = 0; t < (TOKENS == 1 ? 1 : tokens); t += TOKENS)                              \
+            gated<TOKENS, PAIRS>(gate, up, x + t * x_row_bytes(columns), h + u64(t) * rows,              \
+                          fixed ? fixed + t * fixed_row_bytes(rows) : nullptr, rows, columns,     \
+                          min(u32(TOKENS), tokens - t), width);                                   \
     }
-GATED(1, 4)
-GATED(4, 3)
-GATED(8, 2)
+GATED(1, 2)
+GATED(4, 1)
 
 // Entry s (blockIdx.y) of tokens · used entries: h[s] = silu(G x) · (U x) of expert chosen[s] for
 // token s / used. `places` [experts, parts] are the addresses of each expert's parts: gate, up
-// and down, or gate and up in one, then down. h [entries, rows].
-__global__ void __launch_bounds__(WARPS *WARP, 4)
-    expert_gated(const u64 *places, int parts, const i32 *chosen, int used, const float *x,
-                 float *h, int rows, int columns) {
-    const int entry = blockIdx.y;
+// and down, or gate and up in one, then down. h [entries, rows], and in fixed point if not null.
+__global__ void __launch_bounds__(GATED_WARPS *WARP, 1)
+    expert_gated(const u64 *places, u32 parts, const i32 *chosen, u32 used, const u8 *x, float *h,
+                 u8 *fixed, u32 rows, u32 columns, u32 width) {
+    const u32 entry = blockIdx.y;
     const u64 *place = places + u64(chosen[entry]) * parts;
     const u8 *gate = reinterpret_cast<const u8 *>(place[0]);
     const u8 *up = parts == 3 ? reinterpret_cast<const u8 *>(place[1])
                               : gate + rows * row_bytes(columns);
-    gated<1>(gate, up, x + u64(entry / used) * columns, h + u64(entry) * rows, rows, columns, 1);
+    gated<1, 2>(gate, up, x + entry / used * x_row_bytes(columns), h + u64(entry) * rows,
+             fixed ? fixed + entry * fixed_row_bytes(rows) : nullptr, rows, columns, 1, width);
 }
 
 // Entry s: y[s] = W x[s / share] of part `part` of expert chosen[s]; y [entries, rows].
 __global__ void __launch_bounds__(WARPS *WARP, 4)
-    expert_multiply(const u64 *places, int parts, int part, const i32 *chosen, int share,
-                    const float *x, float *y, int rows, int columns) {
-    const int entry = blockIdx.y;
+    expert_multiply(const u64 *places, u32 parts, u32 part, const i32 *chosen, u32 share,
+                    const u8 *x, float *y, u32 rows, u32 columns, u32 width) {
+    const u32 entry = blockIdx.y;
     const u8 *weight = reinterpret_cast<const u8 *>(places[u64(chosen[entry]) * parts + part]);
-    multiply<1, 2>(weight, x + u64(entry / share) * columns, y + u64(entry) * rows, rows, columns,
-                   1, 0);
+    const Matrices all = {{weight}, {y + u64(entry) * rows}, {rows, rows, rows, rows}, 0};
+    multiply<1, 4>(all, x + entry / share * x_row_bytes(columns), columns, 1, width, nullptr,
+                   nullptr, 0);
 }
 
 // y[t] = sum over k of weights[t, k] · (D h[t · used + k]), D the down part of expert
-// chosen[t, k], in the router's order; token t is blockIdx.y. y [tokens, rows].
-__global__ void __launch_bounds__(WARPS *WARP, 4)
-    expert_down(const u64 *places, int parts, const i32 *chosen, const float *weights, int used,
-                const float *h, float *y, int rows, int columns) {
-    constexpr int ROWS = 2;
-    const int token = blockIdx.y, first = (blockIdx.x * WARPS + threadIdx.x / WARP) * ROWS;
-    if (first >= rows) return;
-    float totals[ROWS] = {};
-    for (int k = token * used; k < (token + 1) * used; ++k) {
-        const u8 *down = reinterpret_cast<const u8 *>(places[u64(chosen[k]) * parts + parts - 1]);
+// chosen[t, k], in the router's order, plus what is in y with `add`; token t is blockIdx.y. A
+// block's warps deal the experts out among them; `width` is a warp's at most. y [tokens, rows].
+__global__ void __launch_bounds__(DOWN_WARPS *WARP, 2)
+    expert_down(const u64 *places, u32 parts, const i32 *chosen, const float *weights, u32 used,
+                const u8 *h, float *y, u32 rows, u32 columns, u32 width, int add) {
+    constexpr u32 ROWS = 4;
+    __shared__ float values[MOST_USED][ROWS * WARP / LEAST_WIDTH], scratch[DOWN_WARPS][ROWS];
+    const u32 lanes = threadIdx.x % WARP, held = WARP / width * ROWS, token = blockIdx.y;
+    const u32 within = lanes / width * ROWS, begin = blockIdx.x * held;
+#pragma unroll 1
+    for (u32 k = threadIdx.x / WARP; k < used; k += DOWN_WARPS) {
+        const u32 entry = token * used + k;
+        const u8 *down =
+            reinterpret_cast<const u8 *>(places[u64(chosen[entry]) * parts + parts - 1]);
         const u8 *at[ROWS];
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r) at[r] = down + min(first + r, rows - 1) * row_bytes(columns);
+        for (int r = 0; r < ROWS; ++r)
+            at[r] = down + min(begin + within + r, rows - 1) * row_bytes(columns);
         float sums[ROWS][1] = {};
-        add_products<1, ROWS>(at, h + u64(k) * columns, 1, columns, sums);
+        products<Format, 1, ROWS>(at, h + entry * x_row_bytes(columns), 1, columns, lanes % width,
+                                  width, sums);
+        join_lanes<1, ROWS, DOWN_WARPS>(sums, width, scratch);
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
-            totals[r] = fmaf(weights[k], warp_sum(sums[r][0]), totals[r]);
+            if (lanes % width == 0) values[k][within + r] = sums[r][0];
     }
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r)
-        if (threadIdx.x % WARP == 0 && first + r < rows)
-            y[u64(token) * rows + first + r] = totals[r];
+    __syncthreads();
+    const u32 row = begin + threadIdx.x;
+    if (threadIdx.x >= held || row >= rows) return;
+    float total = 0.0f;
+    for (u32 i = 0; i < used; ++i)
+        total = fmaf(weights[token * used + i], values[i][threadIdx.x], total);
+    float *target = y + u64(token) * rows + row;
+    *target = add ? __fadd_rn(*target, total) : total;
 }
 
 // out[i] = row ids[i] of a matrix, decoded bit for bit as the reference does; i is blockIdx.y.
-__global__ void rows(const u8 *weight, const i32 *ids, float *out, int columns) {
-    const u8 *row = weight + u64(ids[blockIdx.y]) * row_bytes(columns);
-    const int part = blockIdx.x * blockDim.x + threadIdx.x;
+__global__ void rows(const u8 *weight, const i32 *ids, float *out, u32 columns) {
+    const u32 part = blockIdx.x * blockDim.x + threadIdx.x;
     if (part >= columns / Format::BLOCK * Format::LANES) return;
-    const int block = part / Format::LANES, lane = part % Format::LANES;
-    float q[Format::VALUES], scale[Format::GROUPS], offset[Format::GROUPS];
-    Format::read(row + u64(block) * Format::BYTES, lane, q, scale, offset);
-    float *target = out + u64(blockIdx.y) * columns + block * Format::BLOCK;
-#pragma unroll
-    for (int i = 0; i < Format::VALUES; ++i) {
-        const int g = i / (Format::VALUES / Format::GROUPS);
-        float value = __fmul_rn(q[i], scale[g]);
-        if (Format::OFFSETS) value = __fadd_rn(value, offset[g]);
-        target[Format::at(lane, i)] = value;
-    }
+    decode<Format>(weight + u64(ids[blockIdx.y]) * row_bytes(columns), part,
+                   out + u64(blockIdx.y) * columns);
 }
 }
