@@ -129,6 +129,9 @@ class Request:
         self._settle_session()
         if self._decode.tokens:
             self._tell_progress()
+        if self._runtime.control is not None:
+            # Whoever stops listening with the result has the answer's last hits and misses.
+            self._runtime.control.attend()
         self._emit(self._result(reason))
         self.finished = True
 
