@@ -243,6 +243,7 @@ class StrataDeskApp(App[None]):
 
     def _load(self, model: Path) -> None:
         self._model = model
+        self._chat_screen.chat.expect_model()
         self._control.fit(lambda settings: self._cards.fit(model, settings))
         self._tell(LoadModel(model, self._control.settle()))
 

@@ -7,11 +7,11 @@ from stratadesk.tui.widgets.key_bar import KeyItem
 
 
 def footer(
-    state: MonitorState, control: LiveControl, look: dict[str, str], *, busy: bool
+    state: MonitorState, control: LiveControl, look: dict[str, str], stoppable: str
 ) -> tuple[KeyItem, ...]:
     """Return the keys that are of use now; those for a card's memory only where there is one.
 
-    The key that stops an answer comes last: nothing moves when it comes and goes.
+    The key that stops what is `stoppable` comes last: nothing moves when it comes and goes.
     """
     needs_reload = control.waits_for_reload or state.lost is not None
     card = _card_items(state, control) if state.settings and state.lost is None else ()
@@ -27,7 +27,7 @@ def footer(
         KeyItem("new_chat", "screen.new_chat", weight=1),
         KeyItem("palette", "app.command_palette", weight=0),
         KeyItem("quit", "app.quit", weight=4),
-        KeyItem("stop", "screen.stop", weight=5, idle=not busy),
+        KeyItem("stop", "screen.stop", weight=5, idle=not stoppable, says=stoppable),
     )
 
 

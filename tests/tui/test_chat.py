@@ -252,22 +252,6 @@ async def test_a_new_chat_counts_no_tokens_of_the_old_one() -> None:
         await wait_for_text(pilot, "ctx    77")
 
 
-async def test_that_the_model_still_loads_is_not_said_longer_than_it_does() -> None:
-    engine = ScriptedEngine()
-    engine.silent = True
-    app = make_app(engine)
-    async with app.run_test(size=(100, 30), notifications=True) as pilot:
-        engine.say(script.phase(Phase.LOADING))
-        await wait_for_text(pilot, "LOADING")
-        assert "Esc" not in rows_of(app)[-1]
-        await pilot.press("a", "enter")
-        await wait_for_text(pilot, "still loading")
-        engine.say(*script.loaded())
-        await wait_for_text(pilot, "READY")
-        await wait_until(pilot, lambda: "still loading" not in text_of(app), "the remark goes")
-        assert app.screen.query_one(PromptInput).text == "a"
-
-
 async def test_stop_is_offered_while_there_is_something_to_stop_and_moves_nothing() -> None:
     engine = ScriptedEngine()
     app = make_app(engine)

@@ -103,6 +103,10 @@ class ChatScreen(Settling, Screen[None]):
         """Offer the key that stops an answer from the moment on that it is asked for."""
         self._show_keys()
 
+    def on_chat_pane_stop_changed(self) -> None:
+        """Offer the key for what there is to stop now."""
+        self._show_keys()
+
     @property
     def chat(self) -> ChatPane:
         """The chat."""
@@ -136,10 +140,10 @@ class ChatScreen(Settling, Screen[None]):
             self._control.follow(self._state, batch)
             self._show_in_time(at_once=not all(isinstance(event, RUNNING) for event in batch))
 
-    def action_stop(self) -> None:
-        """Take back a change that is only announced; else stop the answer."""
+    async def action_stop(self) -> None:
+        """Take back a change that is only announced; else what waits; else stop the answer."""
         if not self._control.dial.take_back():
-            self._chat.stop()
+            await self._chat.give_up()
 
     def show_change(self) -> None:
         """Show what a key will change or has changed, and the present values."""
@@ -211,4 +215,4 @@ class ChatScreen(Settling, Screen[None]):
         self.show_change()
 
     def _show_keys(self) -> None:
-        self._keys.show(footer(self._state, self._control, self.look, busy=self._chat.busy))
+        self._keys.show(footer(self._state, self._control, self.look, self._chat.stoppable))

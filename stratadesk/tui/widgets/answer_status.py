@@ -10,6 +10,7 @@ from stratadesk.engine.events import (
     RequestFinished,
     RequestStarted,
 )
+from stratadesk.keys import find_key
 from stratadesk.tui import moment
 from stratadesk.tui.figures import bar, clock, duration, fit, plural, rate
 from stratadesk.tui.widgets.drawing import MUTED, TRACK, Drawing, lines
@@ -18,6 +19,7 @@ from stratadesk.tui.widgets.speed_figures import reading_rate, seconds_left
 TICK_S = 0.25
 BAR_CELLS = 20
 CONTEXT_FULL, LIMIT_REACHED, STOPPED = "◆ Context full", "◆ Token limit reached", "■ Stopped"
+WAITS_FOR_MODEL = "Waits for the model"
 
 Moment = RequestStarted | PromptProgress | DecodeProgress | RequestFinished | None
 
@@ -30,6 +32,7 @@ class AnswerStatus(Drawing):
         self._asked_at = moment.now()
         self._moment: Moment = None
         self._stopping = False
+        self._awaits_model = False
         self._ticks: Timer | None = None
 
     def on_mount(self) -> None:
@@ -42,6 +45,17 @@ class AnswerStatus(Drawing):
         self.redraw()
         if isinstance(moment, RequestFinished):
             self._stop_clock()
+
+    def await_model(self) -> None:
+        """Say that the question is not asked before a model is ready."""
+        self._awaits_model = True
+        self.redraw()
+
+    def asked(self) -> None:
+        """The question is asked now."""
+        self._awaits_model = False
+        self._asked_at = moment.now()
+        self.redraw()
 
     def stopping(self) -> None:
         """Say that a stop is asked for, which takes until the chunk or token is computed."""
@@ -67,7 +81,11 @@ class AnswerStatus(Drawing):
                 return _muted(_writing(progress), width)
             case RequestStarted() as started:
                 return _muted(_starting(started, waited), width)
-        return _muted(("Waiting for the engine", clock(waited)), width)
+        if self._awaits_model:
+            parts = (WAITS_FOR_MODEL, f"{find_key('stop').caption} takes it back")
+        else:
+            parts = ("Waiting for the engine", clock(waited))
+        return _muted(parts, width)
 
     def _stop_clock(self) -> None:
         if self._ticks is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.message import Message
 
 from stratadesk.engine.card_events import DeviceLost
 from stratadesk.engine.commands import Cancel, Generate, SamplingSettings
@@ -15,6 +16,7 @@ from stratadesk.engine.events import (
     Failure,
     ModelLoaded,
     Phase,
+    PhaseChanged,
     PromptProgress,
     RequestFinished,
     RequestStarted,
@@ -24,6 +26,7 @@ from stratadesk.exit_codes import ExitCode
 from stratadesk.keys import find_key
 from stratadesk.tui.conversation import Conversation
 from stratadesk.tui.messages import TellEngine
+from stratadesk.tui.model_wait import ModelWait
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.answer_turn import AnswerTurn
 from stratadesk.tui.widgets.composer import Composer
@@ -31,6 +34,7 @@ from stratadesk.tui.widgets.failure_card import FailureCard
 from stratadesk.tui.widgets.notice import Notice
 from stratadesk.tui.widgets.opening import LoadingLine
 from stratadesk.tui.widgets.transcript import Transcript
+from stratadesk.tui.widgets.user_turn import UserTurn
 
 AnswerEvent = (
     RequestStarted | PromptProgress | TextDelta | DecodeProgress | RequestFinished | Failure
@@ -48,8 +52,23 @@ class Exchange:
     message: Composer.Ready
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A message that is sent as soon as a model is ready, and the two turns that show it."""
+
+    message: Composer.Ready
+    question: UserTurn
+    answer: AnswerTurn
+
+
 class ChatPane(Vertical):
-    """Sends what the editor posts and routes what the engine says to the answer in progress."""
+    """Sends what the editor posts and routes what the engine says to the answer in progress.
+
+    A message that comes while a model is on its way waits for it.
+    """
+
+    class StopChanged(Message):
+        """There is something else to stop than before."""
 
     def __init__(self, max_tokens: int, sampling: SamplingSettings) -> None:
         super().__init__()
@@ -58,6 +77,8 @@ class ChatPane(Vertical):
         self._conversation = Conversation()
         self._asked = self._forgotten = 0
         self._exchange: Exchange | None = None
+        self._waiting: Waiting | None = None
+        self._model_wait = ModelWait()
         self._unanswered: Composer.Ready | None = None
         self._state = MonitorState()
         self._thinking_shown = False
@@ -77,6 +98,13 @@ class ChatPane(Vertical):
     def busy(self) -> bool:
         """Whether an answer is in progress."""
         return self._exchange is not None
+
+    @property
+    def stoppable(self) -> str:
+        """What `give_up` would do, in a word; nothing when there is nothing to give up."""
+        if self._waiting is not None:
+            return "take back"
+        return "stop" if self.busy else ""
 
     @property
     def started_over(self) -> bool:
@@ -100,6 +128,18 @@ class ChatPane(Vertical):
         self._thinking_shown = shown
         self.transcript.show_thinking(shown)
 
+    def expect_model(self) -> None:
+        """A model was asked for: messages wait for it."""
+        self._model_wait.expect()
+
+    async def give_up(self) -> None:
+        """Take back a message that waits; else stop the answer in progress."""
+        async with self._turn:
+            if self._waiting is not None:
+                await self._take_back(self._waiting)
+                return
+        self.stop()
+
     def stop(self) -> None:
         """Ask the engine to stop the answer in progress."""
         if self._exchange is not None:
@@ -110,6 +150,8 @@ class ChatPane(Vertical):
         """Stop and forget everything said."""
         async with self._turn:
             self.stop()
+            if self._waiting is not None:
+                await self._take_back(self._waiting)
             self._forgotten = self._asked
             self._exchange = self._unanswered = None
             self._conversation.clear()
@@ -125,6 +167,9 @@ class ChatPane(Vertical):
         match event:
             case ModelLoaded():
                 await self._model_loaded(event)
+            case PhaseChanged():
+                if self._model_wait.ends(event.phase):
+                    await self._waited(ready=event.phase is Phase.READY)
             case Failure(request_id=None):
                 await self.transcript.add(FailureCard(event))
             case EngineStopped():
@@ -151,10 +196,13 @@ class ChatPane(Vertical):
                 self.notify(obstacle, markup=False)
                 return
             self.composer.clear()
-            answer = await self.transcript.add_exchange(
+            question, answer = await self.transcript.add_exchange(
                 event.typed, event.attachments, thinking_shown=self._thinking_shown
             )
-            self._ask(event, answer)
+            if self._model_wait.on_its_way:
+                self._wait(Waiting(event, question, answer))
+            else:
+                self._ask(event, answer)
 
     async def on_failure_card_chatml_wanted(self, event: FailureCard.ChatmlWanted) -> None:
         """Ask once more, with ChatML from now on."""
@@ -178,13 +226,43 @@ class ChatPane(Vertical):
         """Say what stands in the way of sending, nothing when nothing does."""
         if self.busy:
             return f"An answer is being written; {find_key('stop').caption} stops it."
+        if self._waiting is not None:
+            return f"A message waits already; {find_key('stop').caption} takes it back."
+        if self._model_wait.on_its_way:
+            return ""
         if self._state.lost is not None:
             return f"The GPU is lost; {find_key('reload').caption} loads the model again."
-        if self._state.phase is Phase.LOADING:
-            return "The model is still loading; press Enter again when it is ready."
         if self._state.model is None:
             return f"No model is loaded; {find_key('model').caption} chooses one."
         return ""
+
+    def _wait(self, waiting: Waiting) -> None:
+        self._waiting = waiting
+        waiting.answer.status.await_model()
+        self._show_what_waits()
+
+    async def _waited(self, *, ready: bool) -> None:
+        """Send the message that waits, or give it back when there is no model after all."""
+        waiting = self._waiting
+        if waiting is None:
+            return
+        if ready:
+            self._waiting = None
+            waiting.answer.status.asked()
+            self._ask(waiting.message, waiting.answer)
+        else:
+            await self._take_back(waiting)
+
+    async def _take_back(self, waiting: Waiting) -> None:
+        """Give a message that was not sent back to the editor, as if it had never left it."""
+        self._waiting = None
+        await self.transcript.take_out(waiting.question, waiting.answer)
+        self.composer.give_back(waiting.message)
+        self._show_what_waits()
+
+    def _show_what_waits(self) -> None:
+        self.show(self._state)
+        self.post_message(self.StopChanged())
 
     def _ask(self, message: Composer.Ready, answer: AnswerTurn) -> None:
         self._unanswered = None
@@ -228,10 +306,11 @@ class ChatPane(Vertical):
     async def _model_loaded(self, event: ModelLoaded) -> None:
         self._force_chatml = False
         self.app.clear_notifications()
-        if not (self.transcript.empty or self.busy):
-            await self.transcript.add(Notice(f"{event.name} answers from here on."))
+        before = self._waiting.question if self._waiting is not None else None
+        if self.transcript.first not in (None, before) and not self.busy:
+            await self.transcript.add(Notice(f"{event.name} answers from here on."), before)
         for warning in event.warnings:
-            await self.transcript.add(Notice(warning))
+            await self.transcript.add(Notice(warning), before)
 
     async def _device_lost(self, event: DeviceLost) -> None:
         """Keep what was said, and say in its place why there is no more."""
@@ -246,4 +325,6 @@ class ChatPane(Vertical):
         if self._exchange is not None:
             await self._exchange.answer.close()
             self._exchange = None
+        if self._waiting is not None:
+            await self._take_back(self._waiting)
         await self.transcript.add(Notice("The engine has stopped; start StrataDesk again."))

@@ -60,6 +60,13 @@ class Composer(Vertical):
             prompt.move_cursor(prompt.document.end)
             bar.attachments = message.attachments
 
+    def give_back(self, message: Ready) -> None:
+        """Take a message that was not sent; what was begun since then follows it."""
+        prompt, bar = self.query_one(PromptInput), self.query_one(AttachmentBar)
+        prompt.text = "\n".join(filter(None, (message.typed, prompt.text)))
+        prompt.move_cursor(prompt.document.end)
+        bar.attachments = (*message.attachments, *bar.attachments)
+
     def type_text(self, text: str) -> None:
         """Insert `text` as if it was typed into the editor, and give it the focus."""
         prompt = self.query_one(PromptInput)

@@ -2,6 +2,7 @@
 
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
+from textual.widget import Widget
 
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.answer_turn import AnswerTurn
@@ -40,20 +41,31 @@ class Transcript(Bare, Remeasured, VerticalScroll, can_focus=False):
         """Whether there is no turn yet."""
         return len(self._turns.children) == 1
 
-    async def add(self, turn: Turn) -> None:
-        """Put `turn` at the end and go there if the reader is there."""
+    @property
+    def first(self) -> Widget | None:
+        """The first turn, None when there is none yet."""
+        return None if self.empty else self._turns.children[1]
+
+    async def add(self, turn: Turn, before: Turn | None = None) -> None:
+        """Put `turn` at the end, or before another; go there if the reader is at the end."""
         self._open(False)
-        await self._turns.mount(turn)
+        await self._turns.mount(turn, before=before)
 
     async def add_exchange(
         self, text: str, attachments: tuple[Attachment, ...], *, thinking_shown: bool
-    ) -> AnswerTurn:
-        """Add what the user said and an empty answer; return the answer."""
-        answer = AnswerTurn(thinking_shown=thinking_shown)
-        await self.add(UserTurn(text, attachments))
+    ) -> tuple[UserTurn, AnswerTurn]:
+        """Add what the user said and an empty answer; return both."""
+        question, answer = UserTurn(text, attachments), AnswerTurn(thinking_shown=thinking_shown)
+        await self.add(question)
         await self.add(answer)
         self.anchor()
-        return answer
+        return question, answer
+
+    async def take_out(self, question: UserTurn, answer: AnswerTurn) -> None:
+        """Remove an exchange that never was; show the opening again if it was the only one."""
+        await answer.close()
+        await self._turns.remove_children([question, answer])
+        self._open(self.empty)
 
     async def clear(self) -> None:
         """Remove all turns and show the opening again."""
