@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from stratadesk.engine.commands import KvFormat
 from stratadesk.engine.vram.buffers import HOST_RULE
 from stratadesk.engine.vram.machine_facts import MachineFacts
 from stratadesk.engine.vram.plan import VramPlan, make_plan
@@ -60,9 +61,10 @@ def plan_for_host(gguf: GgufFile, settings: EngineSettings) -> VramPlan:
     )
     plan = make_plan(shape, machine, wanted, HOST_RULE)
     if plan.mapped_bytes > memory.available:
+        smaller = "" if shape.broken_row(KvFormat.Q8_0, wanted.mtp) else " --kv q8_0,"
         raise MemoryShortageError(
             f"The model needs {mib(plan.mapped_bytes):,.0f} MiB of RAM besides its mapped file, "
             f"{mib(memory.available):,.0f} MiB are available.",
-            "Use a smaller --max-context, --kv q8_0, or close other programs.",
+            f"Use a smaller --max-context,{smaller} or close other programs.",
         )
     return plan

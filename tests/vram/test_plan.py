@@ -103,7 +103,9 @@ def test_a_layer_is_what_its_tensors_say(shape_35b: ModelShape) -> None:
         True, True, True, False,
     ]  # fmt: skip
     assert shape_35b.layers[0].mixer == DeltaNetShape((8192, 4096, 32, 32), 4096, 8192, 4, 32, 128)
-    attention = AttentionShape((8192, 512, 512), 4096, 512, 512, gated=True, normed=True)
+    attention = AttentionShape(
+        (8192, 512, 512), 4096, 512, 512, gated=True, normed=True, kv_heads=2
+    )
     assert shape_35b.layers[3].mixer == attention
     feed = FeedForwardShape(512, 256, 8, 512, 1_671_168, 3 * 2048 * 512)
     assert {layer.feed_forward for layer in shape_35b.layers} == {feed}

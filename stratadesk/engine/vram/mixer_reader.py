@@ -49,7 +49,13 @@ def _attention(
         normed="attn_q_norm.weight" in norms,
         indexer=_indexer(numbers, index, tensors),
         window=window_of(numbers, index),
+        kv_heads=_kv_heads(numbers),
     )
+
+
+def _kv_heads(numbers: Hyperparameters) -> int:
+    heads = numbers.positive("attention.head_count", default=1)
+    return numbers.positive("attention.head_count_kv", default=heads)
 
 
 def _indexer(numbers: Hyperparameters, index: int, tensors: Table) -> IndexerShape | None:

@@ -35,9 +35,10 @@ class AttentionShape:
     """Attention over keys and values of several heads.
 
     `projections` are the rows of every matrix but the output's, `inner` are its columns (heads
-    times head size). `keys` and `values` are cached. `gated`: the query projection holds a gate
-    too; `normed`: queries and keys are normed into tensors of their own. With an `indexer` a
-    token sees only some of those before it, with a `window` only the last ones (0: all).
+    times head size). `keys` and `values` are cached, in a row for each of `kv_heads`. `gated`:
+    the query projection holds a gate too; `normed`: queries and keys are normed into tensors of
+    their own. With an `indexer` a token sees only some of those before it, with a `window` only
+    the last ones (0: all).
     """
 
     projections: tuple[int, ...]
@@ -48,11 +49,17 @@ class AttentionShape:
     normed: bool = False
     indexer: IndexerShape | None = None
     window: int = 0
+    kv_heads: int = 1
 
     @property
     def cached(self) -> tuple[int, ...]:
         """Values per token of each cached tensor."""
         return self.keys, self.values
+
+    @property
+    def cached_rows(self) -> tuple[int, ...]:
+        """Values of one row of each cached tensor, which is stored in blocks of its own."""
+        return self.keys // self.kv_heads, self.values // self.kv_heads
 
     def index_bytes(self, context: int) -> int:
         """Bytes of an indexer's keys."""
@@ -102,6 +109,11 @@ class LatentShape:
         """Values per token of each cached tensor."""
         return (self.row,)
 
+    @property
+    def cached_rows(self) -> tuple[int, ...]:
+        """Values of one row of each cached tensor."""
+        return (self.row,)
+
     def index_bytes(self, context: int) -> int:
         """Nothing: every token is seen."""
         return 0
@@ -135,6 +147,11 @@ class DeltaNetShape:
 
     @property
     def cached(self) -> tuple[int, ...]:
+        """Nothing is cached."""
+        return ()
+
+    @property
+    def cached_rows(self) -> tuple[int, ...]:
         """Nothing is cached."""
         return ()
 

@@ -52,8 +52,20 @@ def check_settings(shape: ModelShape, settings: PlanSettings) -> None:
         raise UsageError(f"{shape.name} has no block that drafts tokens.", "Leave out --mtp.")
     if settings.drafts and not settings.mtp:
         raise UsageError("--spec drafts tokens with the MTP block.", "Add --mtp.")
+    _check_cache(shape, settings)
     if not any(shape.experts(settings.mtp)):
         _check_dense(shape, settings)
+
+
+def _check_cache(shape: ModelShape, settings: PlanSettings) -> None:
+    kv = settings.kv_format
+    row = shape.broken_row(kv, settings.mtp)
+    if row:
+        raise UsageError(
+            f"A KV cache in {kv.upper()} needs rows of whole blocks of {KV_VALUE_BYTES[kv][1]} "
+            f"values, this model's rows have {row}.",
+            "Use --kv f16 or --kv f32.",
+        )
 
 
 def _check_dense(shape: ModelShape, settings: PlanSettings) -> None:
@@ -124,13 +136,18 @@ class ShortageFinder:
             yield f"--vram-reserve-mib {reserve}"
 
     def _kv_formats(self) -> Iterator[str]:
-        smaller = [
+        fitting = (kv for kv in self._smaller_kv_formats() if self._fits(kv_format=kv))
+        yield from (f"--kv {kv}" for kv in list(fitting)[:1])
+
+    def _smaller_kv_formats(self) -> list[KvFormat]:
+        """Those that this model's rows can be kept in, the smallest last."""
+        shape, settings = self._inputs.shape, self._settings
+        return [
             kv
             for kv in (KvFormat.F16, KvFormat.Q8_0)
-            if _value_bytes(kv) < _value_bytes(self._settings.kv_format)
+            if _value_bytes(kv) < _value_bytes(settings.kv_format)
+            and not shape.broken_row(kv, settings.mtp)
         ]
-        fitting = (kv for kv in smaller if self._fits(kv_format=kv))
-        yield from (f"--kv {kv}" for kv in list(fitting)[:1])
 
     def _smaller_cache(self, asked: int) -> Iterator[str]:
         slots = self._largest(lambda count: self._fits(expert_cache=count), asked - 1)
@@ -150,14 +167,14 @@ class ShortageFinder:
         least = replace(
             self._settings,
             max_context=min(CONTEXT_STEP, self._inputs.context),
-            kv_format=KvFormat.Q8_0,
+            kv_format=(self._settings.kv_format, *self._smaller_kv_formats())[-1],
             expert_cache=None,
             mtp=False,
             drafts=0,
             prefill=None,
         )
         still = self._short(least)
-        flags = f"--max-context {least.max_context} --kv q8_0"
+        flags = f"--max-context {least.max_context} --kv {least.kv_format}"
         if still <= 0:
             return Problem(
                 f"{-(-short // MIB):,} MiB short: no single setting is enough; {flags} with an "

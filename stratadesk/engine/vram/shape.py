@@ -158,6 +158,13 @@ class ModelShape:
         """Bytes of one copy of the two rows that a draft head keeps between chunks, float32."""
         return 2 * aligned(4 * self.width) if mtp and self.draft else 0
 
+    def broken_row(self, kv: KvFormat, mtp: bool) -> int:
+        """Values of a cached row that is not whole blocks of `kv`, 0 when all rows are."""
+        _, per = KV_VALUE_BYTES[kv]
+        mixers = (layer.mixer for layer in self.running(mtp))
+        rows = (row for mixer in mixers if mixer is not None for row in mixer.cached_rows)
+        return next((row for row in rows if row % per), 0)
+
     @property
     def lendable_head(self) -> int:
         """Bytes of the head that a prompt may take; a tied head is never lent."""
