@@ -41,6 +41,7 @@ from stratadesk.tui.app import StrataDeskApp
 from stratadesk.units import GIB, MIB
 
 CONTEXT = 32_768
+NAME = "Qwen3.6 35B A3B IQ4_XS"
 CHUNK = 512
 TOKENS_PER_S = 25.0
 PROMPT_TOKENS_PER_S = 900.0
@@ -167,11 +168,11 @@ class DemoEngine:
         yield 0.0, PhaseChanged(Phase.LOADING, time.monotonic())
         yield 0.0, MemorySample(1 * GIB, 24 * GIB, 32 * GIB)
         for done in range(13):
-            yield 0.2, LoadProgress("Compiling kernels", done, 12, "kernels")
+            yield 0.2, LoadProgress("Compiling kernels", done, 12, "kernels", NAME, 18 * GIB)
         yield (
             0.1,
             ModelLoaded(
-                "Qwen3.6 35B A3B IQ4_XS",
+                NAME,
                 "qwen35moe",
                 "demo.gguf",
                 "host",

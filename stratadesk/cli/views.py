@@ -173,6 +173,8 @@ def load_words(event: LoadProgress) -> str:
     """Say how far loading is."""
     if event.unit == "bytes":
         return f"{event.stage} {format_bytes(event.done)} of {format_bytes(event.total)}"
+    if not event.unit:
+        return event.stage
     return f"{event.stage} {event.done:,} of {event.total:,}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from stratadesk.engine.card_memory import HEAD_TENSOR, CardMemory
@@ -24,10 +24,20 @@ NGRAM_TABLE = "per_layer_token_embd.weight"
 class ArenaLoader:
     """Copies dense weights into the arena and the head into its region; `tier` gets the experts.
 
-    The embedding stays in the mapped file unless it is also the head.
+    The embedding stays in the mapped file unless it is also the head. `copied` is told after each
+    tensor how many bytes of how many are in their places; it may raise to end the loading.
     """
 
-    def __init__(self, gguf: GgufFile, ops: HostOps, memory: CardMemory) -> None:
+    def __init__(
+        self,
+        gguf: GgufFile,
+        ops: HostOps,
+        memory: CardMemory,
+        copied: Callable[[int, int], None],
+    ) -> None:
+        self._copied = copied
+        self._done = 0
+        self._total = memory.dense.size + memory.plan.geometry.head.size
         self._gguf = gguf
         self._ops = ops
         self._memory = memory
@@ -43,6 +53,7 @@ class ArenaLoader:
             target = self._place(name, data.size)
             target[:] = data
             data = target
+            self._count(data.size)
         return self._ops.weight(data, info.format.name, info.shape)
 
     def vector(self, name: str) -> Tensor:
@@ -55,7 +66,9 @@ class ArenaLoader:
             )
         weight = self._ops.weight(self._gguf.data(name), "F32", info.shape)
         self._ops.resident = self._dense
-        return self._ops.dense(weight)
+        tensor = self._ops.dense(weight)
+        self._count(info.n_bytes)
+        return tensor
 
     def expert_layer(self, parts: Sequence[Weight], form: ExpertForm) -> ExpertLayer:
         """The experts of the next layer that has any."""
@@ -68,6 +81,10 @@ class ArenaLoader:
     ) -> Tensor:
         """Each head's rows of a weight."""
         return self._ops.head_rows(weight, heads, first, rows, transposed=transposed)
+
+    def _count(self, size: int) -> None:
+        self._done += size
+        self._copied(self._done, self._total)
 
     def _place(self, name: str, size: int) -> Tensor:
         if name == HEAD_TENSOR:

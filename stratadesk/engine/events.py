@@ -57,12 +57,18 @@ class PhaseChanged:
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """How far loading is: `stage` in words, `done` of `total` in `unit` ("bytes", "kernels")."""
+    """How far loading is: `stage` in words, `done` of `total` in `unit` ("bytes", "kernels").
+
+    A stage with nothing to count has the unit "" and a total of 0. `name` is the model's, until
+    its file is open the file's; `file_bytes` is the size of all its files, 0 until they are open.
+    """
 
     stage: str
     done: int
     total: int
     unit: str
+    name: str = ""
+    file_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

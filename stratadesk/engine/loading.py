@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +10,10 @@ from stratadesk.engine.architectures import family
 from stratadesk.engine.architectures.tensors import TensorTable
 from stratadesk.engine.backends import choose_device, open_backend
 from stratadesk.engine.commands import Device
-from stratadesk.engine.events import LoadProgress
 from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.host_plan import plan_for_host
 from stratadesk.engine.hyperparameters import Hyperparameters
+from stratadesk.engine.load_report import LoadReport
 from stratadesk.engine.protocols import PhaseSink, ProgressSink, tell_nobody
 from stratadesk.engine.tensor_formats import HOST_FORMATS
 from stratadesk.errors import GgufError, UnsupportedModelError, UsageError
@@ -50,9 +48,11 @@ def load_model(
     with ExitStack() as undo:
         gguf = undo.enter_context(GgufFile.open(path))
         architecture = family(gguf.architecture)
+        report = LoadReport(progress, gguf.get_str("general.name", gguf.path.stem), gguf.file_bytes)
+        report.step("Planning the memory")
         formats = _checked_formats(gguf) | {"F32"}
         if device is Device.CUDA:
-            cuda_model = _on_card(gguf, settings, formats, progress)
+            cuda_model = _on_card(gguf, settings, formats, report)
             undo.pop_all()
             return cuda_model
         plan = plan_for_host(gguf, settings)
@@ -61,28 +61,39 @@ def load_model(
         backend.prepare(
             formats,
             settings.kv_format.upper(),
-            _kernel_progress(progress, patient=backend.kernels_kept),
+            report.kernels(patient=backend.kernels_kept),
             architecture.kernels,
         )
-        model = _build(gguf, plan, backend.ops, settings, phases)
+        model = _build(gguf, plan, backend.ops, settings, phases, report)
         undo.pop_all()
         return model
 
 
 def _on_card(
-    gguf: GgufFile, settings: EngineSettings, formats: set[str], progress: ProgressSink
+    gguf: GgufFile, settings: EngineSettings, formats: set[str], report: LoadReport
 ) -> CudaModel:
     from stratadesk.engine.cuda_loading import CardContents
     from stratadesk.engine.cuda_model import CudaModel
 
     if settings.mtp:
         raise UsageError("Drafts are not computed on a graphics card yet.", "Use --device host.")
-    report = _kernel_progress(progress, patient=False)
-    return CudaModel(CardContents(gguf, settings, formats, report))
+    tell = report.kernels(patient=False)
+
+    def kernels(done: int, total: int) -> None:
+        tell(done, total)
+        if done == total:
+            report.step("Copying weights to the card")
+
+    return CudaModel(CardContents(gguf, settings, formats, kernels))
 
 
 def _build(
-    gguf: GgufFile, plan: VramPlan, ops: HostOps, settings: EngineSettings, phases: PhaseSink
+    gguf: GgufFile,
+    plan: VramPlan,
+    ops: HostOps,
+    settings: EngineSettings,
+    phases: PhaseSink,
+    report: LoadReport,
 ) -> LoadedModel:
     from stratadesk.engine.arena_loader import ArenaLoader
     from stratadesk.engine.card_memory import CardMemory
@@ -96,7 +107,7 @@ def _build(
     with ExitStack() as undo:
         undo.callback(memory.machine.release)
         memory.machine.loading()
-        loader = ArenaLoader(gguf, ops, memory)
+        loader = ArenaLoader(gguf, ops, memory, report.copied)
         table = TensorTable(gguf.tensors, loader)
         weights = family(gguf.architecture)(
             Hyperparameters(gguf), table, vocab_size, mtp=plan.settings.mtp
@@ -119,14 +130,3 @@ def _checked_formats(gguf: GgufFile) -> set[str]:
                 "Choose a quantization made of these types, such as Q4_K_M or IQ4_XS.",
             )
     return {info.format.name for info in gguf.tensors.values()}
-
-
-def _kernel_progress(progress: ProgressSink, *, patient: bool) -> Callable[[int, int], None]:
-    begun = time.monotonic() if patient else float("-inf")
-
-    def report(done: int, total: int) -> None:
-        # Loading from the cache takes a moment; only compiling is worth a line.
-        if time.monotonic() - begun > 0.3 or done == total:
-            progress(LoadProgress("Preparing kernels", done, total, "kernels"))
-
-    return report

@@ -24,6 +24,7 @@ from stratadesk.engine.commands import (
 from stratadesk.engine.event_queue import EventQueue
 from stratadesk.engine.events import EngineStopped, LoadProgress, Phase
 from stratadesk.engine.failures import failure_of
+from stratadesk.engine.load_report import OPENING, LoadReport
 from stratadesk.engine.memory_probe import MemoryProbe
 from stratadesk.engine.phases import Phases
 from stratadesk.engine.power_probe import PowerProbe
@@ -225,6 +226,7 @@ class Engine:
     def _load(self, command: LoadModel) -> None:
         self._release()
         try:
+            LoadReport(self._tell_loading, command.path.name).step(OPENING)
             self._runtime = self._opener(command, self._tell_loading, self.events.put)
         except _Abandoned:
             return

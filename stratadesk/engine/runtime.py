@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stratadesk.engine.chat_template import ChatTemplate
 from stratadesk.engine.commands import Generate, LoadModel
 from stratadesk.engine.events import ModelLoaded
+from stratadesk.engine.load_report import LoadReport
 from stratadesk.engine.protocols import Model, ProgressSink, tell_nobody
 from stratadesk.engine.session import Session
 from stratadesk.engine.tokenizer import Tokenizer
@@ -91,6 +92,7 @@ def open_runtime(
     with ExitStack() as undo:
         model: Any = load_model(command.path, command.settings, progress, emit)
         undo.callback(model.close)
+        LoadReport(progress, model.name, model.file_bytes).step("Building the tokenizer")
         tokenizer = Tokenizer.from_gguf(model.gguf)
         template, problems = chat_template_of(model.gguf, model.name)
         session = Session(model)

@@ -141,7 +141,8 @@ def phase(name: Phase) -> PhaseChanged:
 
 def loading(done: int, total: int) -> tuple[Event, ...]:
     """Loading that compiles kernels."""
-    return phase(Phase.LOADING), LoadProgress("Compiling kernels", done, total, "kernels")
+    progress = LoadProgress("Compiling kernels", done, total, "kernels", MODEL.stem, 17 * GIB)
+    return phase(Phase.LOADING), progress
 
 
 def loaded(*, name: str = "Demo 30B A3B", warnings: tuple[str, ...] = ()) -> tuple[Event, ...]:

@@ -1,7 +1,7 @@
 """A failure the user cannot read, or cannot get past, is a dead end."""
 
 from stratadesk.engine.commands import LoadModel
-from stratadesk.engine.events import EngineStopped, Failure, Phase
+from stratadesk.engine.events import EngineStopped, Failure, LoadProgress, Phase
 from stratadesk.tui.widgets.prompt_input import PromptInput
 from tests.tui import scripted_engine as script
 from tests.tui.looking import text_of, wait_for_text, wait_until
@@ -116,8 +116,21 @@ async def test_an_engine_that_ends_is_noticed() -> None:
         assert "Half" in text_of(pilot.app)
 
 
+async def test_a_stage_without_counts_and_a_size_not_known_yet_are_not_made_up() -> None:
+    opening = LoadProgress("Opening the file", 0, 0, "", "x\x1b[2J.gguf")
+    engine = ScriptedEngine(lambda _command: (script.phase(Phase.LOADING), opening))
+    async with make_app(engine).run_test() as pilot:
+        await wait_for_text(pilot, "Opening the file")
+        assert "x␛[2J.gguf" in text_of(pilot.app)
+        shown = text_of(pilot.app).split("LOADING")[0]
+        assert "GiB" not in shown
+        assert "0 of 0" not in shown
+
+
 async def test_loading_shows_its_stage_and_that_it_happens_once() -> None:
     engine = ScriptedEngine(lambda _command: script.loading(3, 12))
     async with make_app(engine).run_test() as pilot:
         await wait_for_text(pilot, "Compiling kernels 3 of 12 (first run only)")
+        assert "demo-30b-a3b-iq4_xs" in text_of(pilot.app)
+        assert "17.0 GiB · is loading" in text_of(pilot.app)
         await wait_for_text(pilot, "LOADING")

@@ -3,9 +3,10 @@
 from textual.content import Content
 
 from stratadesk.engine.events import LoadProgress, Phase
+from stratadesk.engine.load_report import OPENING
 from stratadesk.keys import find_key
 from stratadesk.models.guide import is_guide
-from stratadesk.tui.figures import bar, clip
+from stratadesk.tui.figures import bar, clip, fit
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.sanitise import safe_line
 from stratadesk.tui.widgets.drawing import MUTED, STRONG, TRACK, lines
@@ -27,7 +28,7 @@ class Opening(Section):
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw what the engine is ready for."""
         if state.phase is Phase.LOADING:
-            return loading_rows(state.load, min(width, BAR_CELLS))
+            return loading_rows(state.load, width)
         if state.model is None:
             choose = find_key("model").caption
             return lines(Content("No model is loaded"), _muted(f"{choose} chooses one", width))
@@ -46,30 +47,45 @@ class Opening(Section):
 
 
 class LoadingLine(Section):
-    """The same bar above the prompt, for when the chat is not empty."""
+    """The same above the prompt, for when the chat is not empty."""
 
     def draw(self, state: MonitorState, width: int) -> Content:
-        """Draw the stage and the bar."""
-        return loading_rows(state.load, min(width, BAR_CELLS))
+        """Draw the stage, which model loads, and the bar."""
+        load = state.load
+        facts = (stage_words(load), safe_line(load.name), _size(load)) if load else (OPENING,)
+        return lines(Content(fit(facts, width)), bar_row(load, width))
 
 
 def loading_rows(load: LoadProgress | None, width: int) -> Content:
-    """Draw a stage of loading in words, with its bar."""
-    if load is None:
-        return lines(Content("Opening the model"), Content.styled(bar(0.0, width)[1], MUTED))
-    filled, rest = bar(load.done / load.total if load.total else 0.0, width)
+    """Draw which model loads, how large it is as soon as that is known, the stage and the bar."""
+    name, size = (safe_line(load.name), _size(load)) if load else ("", "")
     return lines(
-        Content(clip(stage_words(load), max(width, BAR_CELLS))),
-        Content.assemble((filled, "$primary"), (rest, TRACK)),
+        Content.styled(clip(name or "The model", width), STRONG),
+        _muted(f"{size} · is loading" if size else "is loading", width),
+        Content(clip(stage_words(load) if load else OPENING, width)),
+        bar_row(load, width),
     )
+
+
+def bar_row(load: LoadProgress | None, width: int) -> Content:
+    """Draw how far a stage is; the bar is empty where nothing is counted."""
+    share = load.done / load.total if load and load.total else 0.0
+    filled, rest = bar(share, min(width, BAR_CELLS))
+    return Content.assemble((filled, "$primary"), (rest, TRACK))
 
 
 def stage_words(load: LoadProgress) -> str:
     """Write a stage with its counts: sizes for bytes, plain counts for the rest."""
+    if not load.unit:
+        return load.stage
     if load.unit == "bytes":
         return f"{load.stage} {format_bytes(load.done)} of {format_bytes(load.total)}"
     first_run = " (first run only)" if load.unit == "kernels" else ""
     return f"{load.stage} {load.done:,} of {load.total:,}{first_run}"
+
+
+def _size(load: LoadProgress) -> str:
+    return format_bytes(load.file_bytes) if load.file_bytes else ""
 
 
 def _hint(key_id: str) -> str:
