@@ -33,9 +33,7 @@ _CAPTIONS = {"escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "P
 KEYS = (
     Key("send", "enter", "send", "Send the message; after a trailing backslash, start a new line."),
     Key("newline", "ctrl+j", "new line", "Start a new line in the message."),
-    Key(
-        "stop", "escape", "stop", "Stop the answer or take back what waits; closes help and lists."
-    ),
+    Key("stop", "escape", "stop", "Stop the answer or the loading; close help and lists."),
     Key("interrupt", "ctrl+c", "copy or stop", "Copy the selection; else stop; twice: quit."),
     Key("help", "f1", "help", "Show this list of keys."),
     Key("model", "f2", "model", "Choose another model."),

@@ -119,6 +119,11 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelLoad:
+    """Give up the loading of a model, the running one and those that wait their turn."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetReserve:
     """Keep `reserve` bytes of the card free from the next safe point on."""
 
@@ -144,4 +149,13 @@ class Shutdown:
     """Release everything and end the engine thread."""
 
 
-Command = LoadModel | Generate | Cancel | PreviewReserve | SetReserve | SetHeadAlias | Shutdown
+Command = (
+    LoadModel
+    | Generate
+    | Cancel
+    | CancelLoad
+    | PreviewReserve
+    | SetReserve
+    | SetHeadAlias
+    | Shutdown
+)

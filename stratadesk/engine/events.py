@@ -92,6 +92,13 @@ class ModelLoaded:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadCancelled:
+    """A `CancelLoad` ended the loading of `file`, or kept it from beginning: nothing is loaded."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
 class RequestStarted:
     """A prompt is about to be read: `reused` of its `prompt_tokens` are already held.
 
@@ -242,6 +249,7 @@ Event = (
     PhaseChanged
     | LoadProgress
     | ModelLoaded
+    | LoadCancelled
     | RequestStarted
     | PromptPlanned
     | PromptProgress

@@ -8,11 +8,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from stratadesk.engine.commands import (
     Cancel,
+    CancelLoad,
     Command,
     Generate,
     LoadModel,
@@ -22,7 +23,7 @@ from stratadesk.engine.commands import (
     Shutdown,
 )
 from stratadesk.engine.event_queue import EventQueue
-from stratadesk.engine.events import EngineStopped, LoadProgress, Phase
+from stratadesk.engine.events import EngineStopped, LoadCancelled, LoadProgress, Phase
 from stratadesk.engine.failures import failure_of
 from stratadesk.engine.load_report import OPENING, LoadReport
 from stratadesk.engine.memory_probe import MemoryProbe
@@ -43,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class _Abandoned(Exception):
-    """Loading was given up because the engine is to end."""
+    """Loading was given up: it was cancelled, another model is wanted, or the engine is to end."""
 
 
 class Engine:
@@ -52,7 +53,8 @@ class Engine:
     `LoadModel` and `Generate` are jobs, done one after the other in the order in which they were
     sent: a `Generate` sent while another runs waits for it. `Cancel` and `Shutdown` act between
     two steps of the running job, a step being one prompt chunk or one token; a request that is
-    cancelled while it waits finishes at once. Loading ends early for a `Shutdown` only.
+    cancelled while it waits finishes at once. Loading ends early, at its next report, for a
+    `Shutdown`, a `CancelLoad`, or a `LoadModel` that is next in line; what it took is given back.
 
     A failure of any job becomes a `Failure` event, and the engine goes on: with the model it
     had, or without one when loading failed. An answer that failed takes what the model had read
@@ -80,6 +82,7 @@ class Engine:
         self._request: Request | None = None
         self._chat_lost: Path | None = None
         self._closing = False
+        self._load_unwanted = False
         self._phases = Phases(self.events.put, self._phase_at_rest, clock)
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
 
@@ -158,6 +161,8 @@ class Engine:
                 self._closing = True
             case Cancel(request_id):
                 self._cancel(request_id)
+            case CancelLoad():
+                self._cancel_loads()
             case LoadModel() | Generate():
                 self._jobs.append(command)
             case PreviewReserve() | SetReserve() | SetHeadAlias():
@@ -168,6 +173,13 @@ class Engine:
             self._request.cancelled = True
         for job in tuple(self._jobs):
             if isinstance(job, Generate) and job.request_id == request_id:
+                self._jobs.remove(job)
+                self._withdraw(job)
+
+    def _cancel_loads(self) -> None:
+        self._load_unwanted = True
+        for job in tuple(self._jobs):
+            if isinstance(job, LoadModel):
                 self._jobs.remove(job)
                 self._withdraw(job)
 
@@ -196,6 +208,8 @@ class Engine:
     def _withdraw(self, job: LoadModel | Generate) -> None:
         if isinstance(job, Generate):
             self.events.put(never_started(job.request_id, self._runtime))
+        else:
+            self.events.put(LoadCancelled(job.path.name))
 
     def _do(self, job: LoadModel | Generate) -> None:
         if isinstance(job, LoadModel):
@@ -224,11 +238,15 @@ class Engine:
         self.events.put(failure_of(error, doing, job, self._runtime))
 
     def _load(self, command: LoadModel) -> None:
+        begun = self._clock()
+        self._load_unwanted = False
         self._release()
         try:
-            LoadReport(self._tell_loading, command.path.name).step(OPENING)
-            self._runtime = self._opener(command, self._tell_loading, self.events.put)
+            self._runtime = self._open(command)
         except _Abandoned:
+            log.info("loading %s ended early, after %.1f s", command.path, self._clock() - begun)
+            if self._load_unwanted:
+                self._withdraw(command)
             return
         if self._chat_lost is not None:
             again = self._chat_lost == command.path
@@ -236,10 +254,23 @@ class Engine:
             self._chat_lost = None
         self.events.put(self._runtime.describe())
 
+    def _open(self, command: LoadModel) -> Runtime:
+        with ExitStack() as undo:
+            LoadReport(self._tell_loading, command.path.name).step(OPENING)
+            runtime = self._opener(command, self._tell_loading, self.events.put)
+            undo.callback(runtime.close)
+            self._attend_while_loading()
+            undo.pop_all()
+        return runtime
+
     def _tell_loading(self, progress: LoadProgress) -> None:
         self.events.put(progress)
+        self._attend_while_loading()
+
+    def _attend_while_loading(self) -> None:
         self._attend()
-        if self._closing:
+        other_is_next = bool(self._jobs) and isinstance(self._jobs[0], LoadModel)
+        if self._closing or self._load_unwanted or other_is_next:
             raise _Abandoned
 
     def _release(self) -> None:

@@ -220,7 +220,7 @@ class StrataDeskApp(App[None]):
             ("reload", "Load the model again", self.action_reload),
             ("monitor", "Monitor wide, narrow or off", chat_screen.action_cycle_monitor),
             ("thinking", "Thinking shown or hidden", chat_screen.action_toggle_thinking),
-            ("stop", "Stop the answer", chat_screen.action_stop),
+            ("stop", "Stop the answer or the loading", chat_screen.action_stop),
             ("help", "Keys", self.action_show_help),
             ("quit", "Quit", self.exit),
         ):

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from stratadesk.engine.events import Event, ModelLoaded, RequestFinished
+from stratadesk.engine.events import Event, LoadCancelled, ModelLoaded, RequestFinished
 from stratadesk.tui.pauses import CalmCollector
 from stratadesk.tui.ports import EventSource
 
@@ -26,7 +26,8 @@ class Bridge:
     Reads are spaced so that what the app does with them, drawing included, takes no more than
     `CORE_SHARE` of one core, as far as `LONGEST_S` allows: on a CPU the engine wants the rest.
     What is not read yet is joined in the queue. While the bridge is open, garbage is collected
-    when a model has been loaded and after answers, not in the middle of them.
+    when a model has been loaded, or was not loaded after all, and after answers, not in the middle
+    of them.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Bridge:
         self._next_read = now + self._spacing(idle=now - self._next_read)
         events = tuple(self._source.drain())
         for event in events:
-            if isinstance(event, ModelLoaded):
+            if isinstance(event, (ModelLoaded, LoadCancelled)):
                 self._collector.spare_the_loaded()
             elif isinstance(event, RequestFinished):
                 self._later(PEACE_S, self._collector.collect)

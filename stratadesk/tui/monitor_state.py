@@ -13,6 +13,7 @@ from stratadesk.engine.card_events import (
 from stratadesk.engine.events import (
     DecodeProgress,
     Event,
+    LoadCancelled,
     LoadProgress,
     MemorySample,
     ModelLoaded,
@@ -47,6 +48,7 @@ class MonitorState:
     phase: Phase = Phase.EMPTY
     since: float | None = None
     load: LoadProgress | None = None
+    cancelled: LoadCancelled | None = None
     model: ModelLoaded | None = None
     planned: PromptPlanned | None = None
     prompt: PromptProgress | None = None
@@ -97,6 +99,8 @@ def _with_engine(state: MonitorState, event: Event) -> MonitorState:
             state = _phase_changed(state, event)
         case LoadProgress():
             state = replace(state, load=event)
+        case LoadCancelled():
+            state = replace(state, cancelled=event)
         case ModelLoaded():
             state = _model_loaded(state, event)
         case MemorySample():
@@ -165,6 +169,7 @@ def _phase_changed(state: MonitorState, event: PhaseChanged) -> MonitorState:
             power=state.power,
             provenance=state.provenance,
             lost=state.lost if event.phase is Phase.EMPTY else None,
+            cancelled=state.cancelled if event.phase is Phase.EMPTY else None,
         )
     phase = event.phase if state.lost is None else Phase.FAILED
     return replace(state, phase=phase, since=event.at)

@@ -23,7 +23,11 @@ class CalmCollector:
         gc.set_threshold(*self._usual[:2], RARELY)
 
     def spare_the_loaded(self) -> None:
-        """Collect once, and have later collections pass over everything that lives by now."""
+        """Collect once, and have later collections pass over everything that lives by now.
+
+        What an earlier model has left, which was passed over until now, is collected as well.
+        """
+        gc.unfreeze()
         gc.collect()
         gc.freeze()
 

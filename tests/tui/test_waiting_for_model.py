@@ -1,4 +1,7 @@
-"""A message sent while a model loads must not have to be sent again, and must never be lost."""
+"""A message sent while a model loads must not have to be sent again, and must never be lost.
+
+And a load that cannot be cancelled holds a wrong choice for minutes.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,8 +10,8 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from stratadesk.engine.commands import Message
-from stratadesk.engine.events import EngineStopped, Failure, Phase
+from stratadesk.engine.commands import CancelLoad, Message
+from stratadesk.engine.events import EngineStopped, Failure, LoadCancelled, Phase
 from stratadesk.tui.app import StrataDeskApp
 from stratadesk.tui.model_wait import ModelWait
 from stratadesk.tui.widgets.attachments import Attachment, AttachmentBar
@@ -147,6 +150,63 @@ async def test_who_answers_is_said_before_the_question_that_waited() -> None:
         await wait_for_text(pilot, "Other answers from here on")
         shown = text_of(app)
         assert shown.index("Other answers from here on") < shown.index("later")
+
+
+async def test_escape_cancels_loading_and_f8_begins_it_again() -> None:
+    async with loading() as (app, engine, pilot):
+        await wait_for_text(pilot, "Esc cancel")
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: CancelLoad() in engine.commands, "the cancel")
+        await wait_for_text(pilot, "Cancelling")
+        assert "Esc cancel" not in text_of(app)
+        await pilot.press("escape")
+        assert engine.commands.count(CancelLoad()) == 1
+        engine.say(LoadCancelled("demo.gguf"), script.phase(Phase.EMPTY))
+        await wait_for_text(pilot, "Loading demo.gguf was cancelled")
+        await wait_for_text(pilot, "NO MODEL")
+        assert "F8 loads it again" in text_of(app)
+        assert "Esc" not in rows_of(app)[-1]
+        engine.silent = False
+        await pilot.press("f8")
+        await wait_for_text(pilot, "is ready")
+        assert "was cancelled" not in text_of(app)
+
+
+async def test_the_message_that_waits_is_taken_back_before_loading_is_cancelled() -> None:
+    async with loading() as (app, engine, pilot):
+        await pilot.press("a", "enter")
+        await wait_for_text(pilot, "Esc take back")
+        await pilot.press("escape")
+        await wait_for_text(pilot, "Esc cancel")
+        assert CancelLoad() not in engine.commands
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: CancelLoad() in engine.commands, "the cancel")
+        assert editor(app).text == "a"
+
+
+async def test_a_message_sent_while_loading_is_being_cancelled_comes_back() -> None:
+    async with loading() as (app, engine, pilot):
+        await pilot.press("escape", "a", "enter")
+        await wait_for_text(pilot, WAITS)
+        engine.say(LoadCancelled("demo.gguf"), script.phase(Phase.EMPTY))
+        await wait_until(pilot, lambda: editor(app).text == "a", "it comes back")
+        await wait_for_text(pilot, "was cancelled")
+
+
+async def test_a_load_cancelled_amid_a_chat_is_told_in_it() -> None:
+    async with loading() as (_, engine, pilot):
+        engine.say(*script.loaded())
+        await wait_for_text(pilot, "is ready")
+        await pilot.press("a", "enter")
+        await wait_until(pilot, lambda: engine.requests, "a request")
+        engine.say(script.finished(1, "b"))
+        await wait_for_text(pilot, "reused 0 of 64")
+        await pilot.press("f8", "escape")
+        await wait_until(pilot, lambda: CancelLoad() in engine.commands, "the cancel")
+        engine.say(LoadCancelled("x\x1b.gguf"))
+        await wait_for_text(pilot, "Loading x␛.gguf was cancelled: F8 loads it, F2 another.")
+        await pilot.press("c", "enter")
+        await wait_until(pilot, lambda: len(engine.requests) == 2, "the old model answers")
 
 
 def test_a_model_is_on_its_way_from_the_wish_to_the_end_of_loading() -> None:

@@ -141,7 +141,7 @@ class ChatScreen(Settling, Screen[None]):
             self._show_in_time(at_once=not all(isinstance(event, RUNNING) for event in batch))
 
     async def action_stop(self) -> None:
-        """Take back a change that is only announced; else what waits; else stop the answer."""
+        """Take back a change that is only announced; else let the chat give up what it does."""
         if not self._control.dial.take_back():
             await self._chat.give_up()
 

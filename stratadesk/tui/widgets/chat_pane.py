@@ -1,19 +1,20 @@
 """The chat: what was said, what is being said, and the editor."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 
 from stratadesk.engine.card_events import DeviceLost
-from stratadesk.engine.commands import Cancel, Generate, SamplingSettings
+from stratadesk.engine.commands import Cancel, CancelLoad, Generate, SamplingSettings
 from stratadesk.engine.events import (
     DecodeProgress,
     EngineStopped,
     Event,
     Failure,
+    LoadCancelled,
     ModelLoaded,
     Phase,
     PhaseChanged,
@@ -40,6 +41,7 @@ AnswerEvent = (
     RequestStarted | PromptProgress | TextDelta | DecodeProgress | RequestFinished | Failure
 )
 
+CANCELLING = "Cancelling"
 CHATML_NOTE = "ChatML stands in for the model's own template until another model is loaded."
 
 
@@ -104,7 +106,13 @@ class ChatPane(Vertical):
         """What `give_up` would do, in a word; nothing when there is nothing to give up."""
         if self._waiting is not None:
             return "take back"
-        return "stop" if self.busy else ""
+        if self.busy:
+            return "stop"
+        return "cancel" if self._cancels_loading else ""
+
+    @property
+    def _cancels_loading(self) -> bool:
+        return self._model_wait.on_its_way and not self._model_wait.cancelling
 
     @property
     def started_over(self) -> bool:
@@ -118,6 +126,8 @@ class ChatPane(Vertical):
 
     def show(self, state: MonitorState) -> None:
         """Draw what depends on the engine's state."""
+        if self._model_wait.cancelling and state.load is not None:
+            state = replace(state, load=replace(state.load, stage=CANCELLING, unit="", total=0))
         self._state = state
         self._loading.display = state.phase is Phase.LOADING and not self.transcript.empty
         self._loading.show(state)
@@ -133,12 +143,17 @@ class ChatPane(Vertical):
         self._model_wait.expect()
 
     async def give_up(self) -> None:
-        """Take back a message that waits; else stop the answer in progress."""
+        """Take back a message that waits; else stop the answer in progress; else the loading."""
         async with self._turn:
             if self._waiting is not None:
                 await self._take_back(self._waiting)
                 return
-        self.stop()
+        if self.busy:
+            self.stop()
+        elif self._cancels_loading:
+            self._model_wait.give_up()
+            self.show(self._state)
+            self.post_message(TellEngine(CancelLoad()))
 
     def stop(self) -> None:
         """Ask the engine to stop the answer in progress."""
@@ -170,6 +185,8 @@ class ChatPane(Vertical):
             case PhaseChanged():
                 if self._model_wait.ends(event.phase):
                     await self._waited(ready=event.phase is Phase.READY)
+            case LoadCancelled():
+                await self._load_cancelled(event)
             case Failure(request_id=None):
                 await self.transcript.add(FailureCard(event))
             case EngineStopped():
@@ -311,6 +328,15 @@ class ChatPane(Vertical):
             await self.transcript.add(Notice(f"{event.name} answers from here on."), before)
         for warning in event.warnings:
             await self.transcript.add(Notice(warning), before)
+
+    async def _load_cancelled(self, event: LoadCancelled) -> None:
+        self._model_wait.cancelled()
+        if self._waiting is not None and not self._model_wait.on_its_way:
+            await self._take_back(self._waiting)
+        if not self.transcript.empty:
+            again, other = find_key("reload").caption, find_key("model").caption
+            words = f"Loading {event.file} was cancelled: {again} loads it, {other} another."
+            await self.transcript.add(Notice(words))
 
     async def _device_lost(self, event: DeviceLost) -> None:
         """Keep what was said, and say in its place why there is no more."""

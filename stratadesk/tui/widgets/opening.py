@@ -2,7 +2,7 @@
 
 from textual.content import Content
 
-from stratadesk.engine.events import LoadProgress, Phase
+from stratadesk.engine.events import LoadCancelled, LoadProgress, Phase
 from stratadesk.engine.load_report import OPENING
 from stratadesk.keys import find_key
 from stratadesk.models.guide import is_guide
@@ -30,8 +30,7 @@ class Opening(Section):
         if state.phase is Phase.LOADING:
             return loading_rows(state.load, width)
         if state.model is None:
-            choose = find_key("model").caption
-            return lines(Content("No model is loaded"), _muted(f"{choose} chooses one", width))
+            return nothing_rows(state.cancelled, width)
         name = clip(safe_line(state.model.name), width)
         if state.lost is not None:
             again = find_key("reload").caption
@@ -54,6 +53,18 @@ class LoadingLine(Section):
         load = state.load
         facts = (stage_words(load), safe_line(load.name), _size(load)) if load else (OPENING,)
         return lines(Content(fit(facts, width)), bar_row(load, width))
+
+
+def nothing_rows(cancelled: LoadCancelled | None, width: int) -> Content:
+    """Say that no model is loaded, why if the user wanted it so, and which keys change that."""
+    choose = f"{find_key('model').caption} chooses one"
+    if cancelled is None:
+        return lines(Content("No model is loaded"), _muted(choose, width))
+    return lines(
+        Content("No model is loaded"),
+        Content(clip(f"Loading {safe_line(cancelled.file)} was cancelled", width)),
+        _muted(f"{find_key('reload').caption} loads it again   {choose}", width),
+    )
 
 
 def loading_rows(load: LoadProgress | None, width: int) -> Content:
