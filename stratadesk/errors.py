@@ -12,17 +12,19 @@ from stratadesk.exit_codes import ExitCode
 class StrataDeskError(Exception):
     """A failure that can be explained to a user.
 
-    `sentence` says what failed, with names and numbers; `remedy` says what to do and may be
-    empty. `title` and `exit_code` belong to the class.
+    `sentence` says what failed, with names and numbers; `remedy` says what to do, and is empty
+    only where the sentence says that, too. `title`, `exit_code` and the `usual_remedy` of an
+    error that is raised without one belong to the class.
     """
 
     title: ClassVar[str] = "StrataDesk failed"
     exit_code: ClassVar[ExitCode] = ExitCode.FAILURE
+    usual_remedy: ClassVar[str] = ""
 
-    def __init__(self, sentence: str, remedy: str = "") -> None:
+    def __init__(self, sentence: str, remedy: str | None = None) -> None:
         super().__init__(sentence)
         self.sentence = sentence
-        self.remedy = remedy
+        self.remedy = self.usual_remedy if remedy is None else remedy
 
     def __str__(self) -> str:
         return f"{self.sentence} {self.remedy}".rstrip()
@@ -45,9 +47,13 @@ class ModelError(StrataDeskError):
 class GgufError(ModelError):
     """A file that is not a sound GGUF file; names file, tensor or key, offset and size."""
 
+    usual_remedy = "Download the model again, or choose another conversion of it."
+
 
 class UnsupportedModelError(ModelError):
     """A sound file whose architecture, tensor type or tokenizer this version cannot run."""
+
+    usual_remedy = "Choose another conversion of the model, or another model."
 
 
 class TemplateError(ModelError):
