@@ -49,7 +49,9 @@ def planned(gguf: "GgufFile", arguments: argparse.Namespace) -> "VramPlan":
         from stratadesk.engine.host_plan import plan_for_host
 
         return plan_for_host(gguf, engine_settings(arguments))
+    from stratadesk.engine.fit import fitting_shape
     from stratadesk.engine.vram.plan import make_plan
-    from stratadesk.engine.vram.shape_reader import read_shape
 
-    return make_plan(read_shape(gguf), machine_facts(arguments), plan_settings(arguments))
+    settings = plan_settings(arguments)
+    shape = fitting_shape(gguf, mtp=settings.mtp)
+    return make_plan(shape, machine_facts(arguments), settings)

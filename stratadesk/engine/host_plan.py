@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import psutil
 
 from stratadesk.engine.commands import KvFormat
+from stratadesk.engine.fit import fitting_shape
 from stratadesk.engine.vram.buffers import HOST_RULE
 from stratadesk.engine.vram.machine_facts import MachineFacts
 from stratadesk.engine.vram.plan import VramPlan, make_plan
 from stratadesk.engine.vram.plan_settings import STAGING_ONLY, HeadAlias, Layout, PlanSettings
-from stratadesk.engine.vram.shape_reader import read_shape
 from stratadesk.errors import MemoryShortageError, UsageError
 from stratadesk.units import MIB, mib
 
@@ -33,10 +33,12 @@ def plan_for_host(gguf: GgufFile, settings: EngineSettings) -> VramPlan:
     read where they are mapped: no slots, no loans. RAM is checked either way.
 
     Raises:
+        GgufError, UnsupportedModelError: the file cannot be used; see `fitting_shape`.
         UsageError: settings that cannot work with this model.
         MemoryShortageError: less RAM available than the arena needs.
     """
-    shape = read_shape(gguf)
+    mtp = settings.mtp or (settings.plan is not None and settings.plan.mtp)
+    shape = fitting_shape(gguf, mtp=mtp)
     wanted = settings.plan or PlanSettings(
         reserve=0,
         expert_cache=STAGING_ONLY if any(shape.experts(settings.mtp)) else None,
@@ -51,7 +53,7 @@ def plan_for_host(gguf: GgufFile, settings: EngineSettings) -> VramPlan:
         max_context=settings.max_context or wanted.max_context,
         kv_format=settings.kv_format,
         prefill=settings.chunk or wanted.prefill,
-        mtp=settings.mtp or wanted.mtp,
+        mtp=mtp,
     )
     if wanted.drafts:
         raise UsageError("This version does not write answers from drafts.", "Leave out --spec.")

@@ -11,6 +11,9 @@ from stratadesk.errors import GgufError, UnsupportedModelError
 # Turns of a pair over the original context at which YaRN begins and ends to interpolate.
 YARN_FAST_TURNS, YARN_SLOW_TURNS = 32.0, 1.0
 
+LARGEST_ROTATION = 1 << 16
+"""Far above the values of any head; more is a damaged header."""
+
 # What files may also say about scaling, and the values of each that are computed here.
 _USUAL = {
     "rope.scale_linear": (1.0, 0.0),
@@ -36,6 +39,10 @@ def rope_frequencies(
         raise GgufError(
             f"{header.key('rope.dimension_count')} is {rotated}, but a head has {head_size} "
             "values and they rotate in pairs."
+        )
+    if rotated > LARGEST_ROTATION:
+        raise GgufError(
+            f"{header.key('rope.dimension_count')} comes to {rotated}, more than a head has values."
         )
     base = header.real("rope.freq_base", default=10000.0)
     if not (math.isfinite(base) and base > 1):

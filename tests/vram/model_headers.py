@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
+from tests.gguf_builder import F32 as F32_VALUE
 from tests.gguf_builder import U32, GgufBuilder, big_vocabulary, scalar, string
 
 F32, Q8_0, Q5_K, Q6_K, IQ4_XS = 0, 8, 13, 14, 23
@@ -59,6 +60,7 @@ def write_header_only(path: Path, sizes: Sizes) -> Path:
     builder.add("general.name", string(sizes.name))
     for key, value in (*_numbers(sizes), *sizes.extra.items()):
         builder.add(f"qwen35moe.{key}", scalar(U32, value))
+    builder.add("qwen35moe.attention.layer_norm_rms_epsilon", scalar(F32_VALUE, 1e-6))
     end = add_tensors(builder, tensors_of(sizes))
     path.write_bytes(builder.build())
     with path.open("r+b") as file:

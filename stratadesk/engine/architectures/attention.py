@@ -119,7 +119,8 @@ def _check_header(header: Hyperparameters, heads: int, kv_heads: int, size: int)
     value_size = header.positive("attention.value_length", default=size)
     if value_size != size:
         raise UnsupportedModelError(
-            f"Heads have {size} key values but {value_size} values; this version needs both equal."
+            f"{header.key('attention.value_length')} is {value_size}, but keys have {size} "
+            "values a head; this version needs both equal."
         )
     if header.real("attention.clamp_kqv", default=0.0) > 0:
         raise UnsupportedModelError(

@@ -33,7 +33,6 @@ class DeltaNet:
         inner = header.positive("ssm.inner_size")
         _check_sizes(header, self.size, self.key_heads, self.value_heads, inner)
         self.channels = 2 * self.key_heads * self.size + inner
-        self.key_head_of = self._key_heads_of_values()
         self._take_gates(table, prefix, width)
         self.qkv = table.weight(f"{prefix}attn_qkv.weight", self.channels, width)
         self.gate = table.weight(f"{prefix}attn_gate.weight", inner, width)
@@ -42,6 +41,7 @@ class DeltaNet:
         self.a = table.vector(f"{prefix}ssm_a", self.value_heads)
         self.norm = table.vector(f"{prefix}ssm_norm.weight", self.size)
         self.output = table.weight(f"{prefix}ssm_out.weight", width, inner)
+        self.key_head_of = self._key_heads_of_values()
 
     def _take_gates(self, table: TensorTable, prefix: str, width: int) -> None:
         self.beta = table.weight(f"{prefix}ssm_beta.weight", self.value_heads, width)
@@ -79,6 +79,7 @@ def _check_sizes(
 ) -> None:
     if inner != value_heads * size or value_heads % key_heads:
         raise GgufError(
-            f"{header.key('ssm.inner_size')} {inner}, {value_heads} value heads, {key_heads} key "
-            f"heads and state size {size} do not fit together."
+            f"{header.key('ssm.inner_size')} is {inner}, which {header.key('ssm.time_step_rank')} "
+            f"{value_heads} (a multiple of {header.key('ssm.group_count')} {key_heads}) times "
+            f"{header.key('ssm.state_size')} {size} should be."
         )

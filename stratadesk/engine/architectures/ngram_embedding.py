@@ -141,7 +141,8 @@ def _table(header: Hyperparameters, table: TensorTable, facts: NgramHash, width:
     columns = header.positive("embedding_length_per_layer_input")
     if columns * facts.heads != width:
         raise GgufError(
-            f"{facts.heads} rows of {columns} values do not join to the width of {width}."
+            f"{header.key('embedding_length_per_layer_input')} is {columns}; {facts.heads} rows of "
+            f"that do not join to {header.key('embedding_length')} {width}."
         )
     name = "per_layer_token_embd.weight"
     read = max(int(a) + int(b) for a, b in zip(facts.sizes, facts.offsets, strict=True))

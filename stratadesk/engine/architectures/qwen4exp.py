@@ -22,6 +22,7 @@ from stratadesk.engine.architectures.tensors import TensorTable
 from stratadesk.engine.hyperparameters import Hyperparameters
 from stratadesk.engine.ops import LayerState, Ops, Tensor
 from stratadesk.engine.rope import rope_frequencies
+from stratadesk.engine.vram.plan_settings import DEFAULT_CONTEXT
 from stratadesk.errors import GgufError, UnsupportedModelError
 
 FORM = AttentionForm(gated=True)
@@ -136,6 +137,12 @@ def _block_size(header: Hyperparameters, index: int) -> int:
     if index >= len(listed) or listed[index] < 0 or (listed[index] and is_recurrent(header, index)):
         raise GgufError(
             f"{header.key('attention.compress_ratios')} {list(listed)} does not fit layer {index}."
+        )
+    longest = header.positive("context_length", default=DEFAULT_CONTEXT)
+    if listed[index] > longest:
+        raise GgufError(
+            f"{header.key('attention.compress_ratios')} {list(listed)} has blocks of "
+            f"{listed[index]} tokens, but {header.key('context_length')} is {longest}."
         )
     return listed[index]
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from stratadesk.engine.hyperparameters import told_by_keys
 from stratadesk.engine.ops import ExpertLayer, Tensor, Weight
 from stratadesk.errors import GgufError, UnsupportedModelError
 from stratadesk.kernels.expert_form import PLAIN_EXPERTS, ExpertForm
@@ -91,9 +92,12 @@ class TensorTable:
                 f"Tensor {name} {list(shape)} is missing.",
                 "Download the model again, or choose a complete conversion.",
             )
-        if tuple(facts.shape) != shape:
+        found = tuple(facts.shape)
+        if found != shape:
+            wrong = (size for at, size in enumerate(shape) if found[at : at + 1] != (size,))
             raise GgufError(
-                f"Tensor {name} has shape {list(facts.shape)}, wanted {list(shape)}.",
+                f"Tensor {name} has shape {list(found)}, wanted {list(shape)}"
+                f"{told_by_keys(wrong)}.",
                 "The file does not fit its own header; choose another conversion.",
             )
         self._used.add(name)
