@@ -123,10 +123,14 @@ def test_an_interrupt_is_silent(stratadesk: Program) -> None:
     assert done.stderr == ""
 
 
-def test_a_reader_that_leaves_is_no_error() -> None:
+HELP = [["--help"], ["run", "--help"], ["config", "set", "--help"], ["bench", "--help"]]
+
+
+@pytest.mark.parametrize("words", [["paths"], *HELP], ids=" ".join)
+def test_a_reader_that_leaves_is_no_error(words: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "stratadesk", "paths"]
+    command = [sys.executable, "-m", "stratadesk", *words]
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
     assert done.returncode == ExitCode.FAILURE
@@ -150,11 +154,12 @@ def test_output_is_utf8_whatever_the_locale_says(stratadesk: Program, tmp_path: 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [["paths"], *HELP], ids=" ".join)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_an_output_that_is_full_is_a_sentence(unbuffered: str) -> None:
+def test_an_output_that_is_full_is_a_sentence(words: list[str], unbuffered: str) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "stratadesk", "paths"],
+            [sys.executable, "-m", "stratadesk", *words],
             stdout=full,
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},

@@ -1,6 +1,7 @@
 """The argument parser, built from the tables of `settings.py`; every command has examples."""
 
 import argparse
+import sys
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -110,6 +111,11 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(
             f"{self.prog} has no {noun} {unknown!r}.", f"{remedy}See {self.prog} --help."
         )
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print a help text at once; unlike argparse's own, this lets a full disk be told."""
+        if message:
+            print(message, end="", file=file or sys.stderr, flush=True)
 
     def _shown_flags(self) -> list[str]:
         shown = (action for action in self._actions if action.help != argparse.SUPPRESS)
