@@ -69,7 +69,7 @@ class Session:
 
 
 @contextmanager
-def chat(home: Path, *arguments: str) -> Iterator[Session]:
+def chat(home: Path, *arguments: str, **environment: str) -> Iterator[Session]:
     """Run the chat on a terminal of 80 columns and 24 rows."""
     terminal, its_end = pty.openpty()
     fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -79,7 +79,13 @@ def chat(home: Path, *arguments: str) -> Iterator[Session]:
         stdout=its_end,
         stderr=its_end,
         cwd=home,
-        env={**os.environ, "HOME": str(home), "TERM": "xterm-256color", "STRATADESK_MODELS": ""},
+        env={
+            **os.environ,
+            "HOME": str(home),
+            "TERM": "xterm-256color",
+            "STRATADESK_MODELS": "",
+            **environment,
+        },
         start_new_session=True,
     )
     os.close(its_end)
@@ -119,6 +125,16 @@ def test_without_a_model_the_guide_starts_on_a_simulated_card_and_others_are_one
         session.read_until(b"what does head out mean?")
         session.type(CTRL_Q)
         assert session.leave() == 0
+
+
+def test_a_chat_whose_model_does_not_load_ends_with_the_code_of_the_failure(own_home: Path) -> None:
+    own_home.mkdir(exist_ok=True)
+    with chat(own_home, STRATADESK_MODEL="gone.gguf") as session:
+        session.read_until(b"gone.gguf")
+        session.read_until(b"NO MODEL")
+        session.type(CTRL_Q)
+        assert session.leave() == ExitCode.MODEL_UNUSABLE
+    assert NORMAL_SCREEN in session.written
 
 
 def test_a_wrong_flag_is_told_before_any_screen_is_drawn(own_home: Path) -> None:

@@ -55,7 +55,7 @@ def start_chat(arguments: argparse.Namespace) -> int:
         engine.stop()
     if app.failed_with is not None:
         raise app.failed_with
-    return app.return_code or ExitCode.OK
+    return app.exit_code
 
 
 def build_app(

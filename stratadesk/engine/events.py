@@ -228,8 +228,9 @@ class RequestFinished:
 class Failure:
     """An error in the three parts every screen shows, and the exit code a command ends with.
 
-    `request_id` is None when loading, not a request, failed. `offers_chatml` is set when the
-    model's own template failed and answering with ChatML instead would work.
+    `request_id` is None when it was no request that failed, and `loading` tells whether it was the
+    loading of a model. `offers_chatml` is set when the model's own template failed and answering
+    with ChatML instead would work.
     """
 
     request_id: int | None
@@ -238,6 +239,7 @@ class Failure:
     remedy: str
     exit_code: int
     offers_chatml: bool = False
+    loading: bool = False
 
 
 @dataclass(frozen=True, slots=True)

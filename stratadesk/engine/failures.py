@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stratadesk.engine.commands import Generate, LoadModel
 from stratadesk.engine.events import Failure
 from stratadesk.engine.memory_probe import sample_memory
 from stratadesk.errors import MemoryShortageError, StrataDeskError, TemplateError
 from stratadesk.units import mib
 
 if TYPE_CHECKING:
-    from stratadesk.engine.commands import Generate
     from stratadesk.engine.runtime import Runtime
 
 
 def failure_of(
-    error: Exception, doing: str, job: Generate | None, runtime: Runtime | None
+    error: Exception, doing: str, job: Generate | LoadModel | None, runtime: Runtime | None
 ) -> Failure:
     """Return the event for `error`, raised while `doing` ("Loading x.gguf").
 
-    `job` is the request that failed, None when it was none; `runtime` the model it was for.
+    `job` is what failed, None when it was no job; `runtime` the model it was for.
     """
     known = _as_known(error, doing)
+    request = job if isinstance(job, Generate) else None
     return Failure(
-        request_id=job.request_id if job is not None else None,
+        request_id=request.request_id if request is not None else None,
         title=known.title,
         sentence=known.sentence,
         remedy=known.remedy,
         exit_code=int(known.exit_code),
-        offers_chatml=isinstance(error, TemplateError) and _chatml_would_help(job, runtime),
+        offers_chatml=isinstance(error, TemplateError) and _chatml_would_help(request, runtime),
+        loading=isinstance(job, LoadModel),
     )
 
 

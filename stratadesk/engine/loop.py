@@ -213,14 +213,15 @@ class Engine:
 
     def _do(self, job: LoadModel | Generate) -> None:
         if isinstance(job, LoadModel):
-            with self._phases.busy(Phase.LOADING), self._contained(f"Loading {job.path.name}"):
+            doing = f"Loading {job.path.name}"
+            with self._phases.busy(Phase.LOADING), self._contained(doing, job):
                 self._load(job)
         else:
             with self._phases.busy(Phase.PROMPT), self._contained("The answer", job):
                 self._answer(job)
 
     @contextmanager
-    def _contained(self, doing: str, job: Generate | None = None) -> Iterator[None]:
+    def _contained(self, doing: str, job: Generate | LoadModel | None = None) -> Iterator[None]:
         """Turn what the `with` block raises into a `Failure` event; the thread goes on."""
         try:
             yield
@@ -233,7 +234,7 @@ class Engine:
                 self._runtime.session.drop(AFTER_FAILURE)
             self._tell_failure(error, doing, job)
 
-    def _tell_failure(self, error: Exception, doing: str, job: Generate | None) -> None:
+    def _tell_failure(self, error: Exception, doing: str, job: Generate | LoadModel | None) -> None:
         self._phases.enter(Phase.FAILED)
         self.events.put(failure_of(error, doing, job, self._runtime))
 

@@ -21,6 +21,7 @@ from stratadesk.keys import find_key
 from stratadesk.tui.ascii_filter import AsciiFilter
 from stratadesk.tui.bindings import bind
 from stratadesk.tui.bridge import Bridge
+from stratadesk.tui.exit_status import ExitStatus
 from stratadesk.tui.keeper import Keeper
 from stratadesk.tui.live_control import LiveControl
 from stratadesk.tui.messages import EngineWoke, TellEngine
@@ -96,12 +97,18 @@ class StrataDeskApp(App[None]):
         self._bridge = Bridge(
             engine.events, lambda: self.post_message(EngineWoke()), self.set_timer
         )
+        self._exit_status = ExitStatus()
         self._interrupted_at = float("-inf")
 
     @property
     def chat_screen(self) -> ChatScreen:
         """The main screen."""
         return self._chat_screen
+
+    @property
+    def exit_code(self) -> int:
+        """What the process is to end with: 0, a signal's code, or that of a model not loaded."""
+        return self.return_code or self._exit_status.code
 
     @property
     def failed_with(self) -> Exception | None:
@@ -132,7 +139,9 @@ class StrataDeskApp(App[None]):
 
     async def on_engine_woke(self) -> None:
         """Show what the engine said."""
-        await self._chat_screen.apply(self._bridge.read())
+        batch = self._bridge.read()
+        self._exit_status.follow(batch)
+        await self._chat_screen.apply(batch)
         self._show_settings()
 
     def on_tell_engine(self, message: TellEngine) -> None:

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from stratadesk.engine.events import Event, LoadCancelled, ModelLoaded, RequestFinished
+from stratadesk.engine.events import Event, Failure, LoadCancelled, ModelLoaded, RequestFinished
 from stratadesk.tui.pauses import CalmCollector
 from stratadesk.tui.ports import EventSource
 
@@ -67,7 +67,7 @@ class Bridge:
         self._next_read = now + self._spacing(idle=now - self._next_read)
         events = tuple(self._source.drain())
         for event in events:
-            if isinstance(event, (ModelLoaded, LoadCancelled)):
+            if _ends_loading(event):
                 self._collector.spare_the_loaded()
             elif isinstance(event, RequestFinished):
                 self._later(PEACE_S, self._collector.collect)
@@ -90,3 +90,8 @@ class Bridge:
         except Exception:
             # The engine's thread must survive whatever state the app is in, closing included.
             log.exception("the app could not be told of new events")
+
+
+def _ends_loading(event: Event) -> bool:
+    failed = isinstance(event, Failure) and event.loading
+    return failed or isinstance(event, (ModelLoaded, LoadCancelled))

@@ -81,12 +81,18 @@ def _read(trace: RequestTrace, event: PromptProgress) -> RequestTrace:
 
 
 def _memory_changed(trace: RequestTrace, event: VramPhase) -> RequestTrace:
-    if event.state in (VramState.RETURNING, VramState.CANCELLING):
+    if _returns_what_was_lent(event):
         trace = replace(trace, returning_at=event.at)
     elif trace.returning_at is not None and trace.back_at is None:
         took = event.return_s if trace.head_out else 0.0
         trace = replace(trace, back_at=event.at, return_s=took)
     return _seen(trace, event.at)
+
+
+def _returns_what_was_lent(event: VramPhase) -> bool:
+    """Whether a prompt's loan comes back: an answer that is stopped has nothing lent any more."""
+    ends = event.state in (VramState.RETURNING, VramState.CANCELLING)
+    return ends and event.layout is not None
 
 
 def _sampled(trace: RequestTrace, event: CacheSample) -> RequestTrace:

@@ -164,6 +164,7 @@ def test_a_failing_model_fails_one_request_only(caplog: pytest.LogCaptureFixture
         events = d.run(ask("Hello"))
         failure = of_type(events, Failure)[0]
         assert failure.request_id == 1
+        assert not failure.loading
         assert "RuntimeError: kernel exploded" in failure.sentence
         assert "Traceback" not in failure.sentence + failure.remedy
         assert failure.remedy
@@ -245,6 +246,7 @@ def test_a_failed_load_leaves_an_engine_that_can_load() -> None:
         events = d.run(LoadModel(MODEL))
         failure = of_type(events, Failure)[0]
         assert (failure.request_id, failure.exit_code) == (None, ExitCode.MODEL_UNUSABLE)
+        assert failure.loading
         assert failure.sentence == "fake.gguf is no GGUF file."
         assert phases(events) == [Phase.LOADING, Phase.FAILED, Phase.EMPTY]
         assert first.closed, "the model loaded before is released first"

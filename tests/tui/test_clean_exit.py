@@ -5,9 +5,12 @@ The app runs in a pseudo-terminal with a scripted engine; what it wrote is read 
 
 import signal
 import sys
+from dataclasses import replace
 
 import pytest
 
+from stratadesk.engine.events import Event, Failure
+from tests.tui import scripted_engine as script
 from tests.tui.looking import wait_for_text
 from tests.tui.scripted_engine import ScriptedEngine, make_app
 
@@ -47,6 +50,34 @@ def test_the_terminal_is_as_it_was(way: str) -> None:
         assert kitty_flags_left(screen.written) == 0
         assert b"Traceback" not in screen.written
         assert screen.modes() == screen.before
+
+
+FAILED = Failure(None, "Not enough memory", "x.gguf needs more RAM.", "", 5, loading=True)
+REFUSED = Failure(None, "Bad usage", "A setting is ignored.", "", 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ((), 0),
+        ((REFUSED,), 0),
+        ((FAILED,), 5),
+        ((FAILED, *script.loaded()), 0),
+        ((*script.loaded(), FAILED), 0),
+        ((replace(FAILED, exit_code=4), FAILED, REFUSED), 5),
+    ],
+    ids=["nothing", "a setting", "a load", "then another", "after one", "two loads"],
+)
+async def test_a_chat_that_never_had_a_model_ends_with_the_code_of_what_failed(
+    said: tuple[Event, ...], code: int
+) -> None:
+    engine = ScriptedEngine(lambda _command: ())
+    app = make_app(engine)
+    async with app.run_test() as pilot:
+        engine.say(*said, script.failure(None))
+        await wait_for_text(pilot, "Chat template failed")
+        await pilot.press("ctrl+q")
+    assert app.exit_code == code
 
 
 async def test_a_failure_of_the_app_prints_no_traceback_and_stops_the_engine(

@@ -1,6 +1,7 @@
 """A bar that leaves an owner out, or figures that do not add up, hide what one is looking for."""
 
 import doctest
+from functools import partial
 from types import ModuleType
 
 import pytest
@@ -8,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratadesk.engine.card_events import PowerSample
-from stratadesk.engine.events import Event, Phase, PhaseChanged, RequestFinished
-from stratadesk.engine.vram.phase_table import VramState
+from stratadesk.engine.events import Event, Phase, PhaseChanged, PromptPlanned, RequestFinished
+from stratadesk.engine.vram.phase_table import HeadPlace, VramState
 from stratadesk.engine.vram.plan_settings import Layout
 from stratadesk.tui import ascii_filter, cells, mib
 from stratadesk.tui.braille import BrailleGrid
@@ -172,13 +173,62 @@ def test_a_cancelled_prompt_is_told_to_its_end() -> None:
         script.started(1, prompt=4_000),
         script.reading(1, 1_000, 4_000),
         PhaseChanged(Phase.CANCELLING, 12.0),
-        card.memory_phase(VramState.CANCELLING, 12.0),
+        card.memory_phase(
+            VramState.CANCELLING, 12.0, layout=Layout.ALIAS, head=HeadPlace.RETURNING
+        ),
         card.memory_phase(VramState.READY, 12.1),
         PhaseChanged(Phase.READY, 12.1),
     )
     assert state.trace is not None
     assert state.trace.seconds == pytest.approx(2.1)
     assert state.trace.decoding_at is None
+    assert (state.trace.returning_at, state.trace.back_at) == (12.0, 12.1)
+
+
+def stopped_while_writing(*reading: Event) -> MonitorState:
+    """A request that wrote from 104 to 108 s, and was stopped then."""
+    return after(
+        *card.loaded(100.0),
+        PhaseChanged(Phase.PROMPT, 100.0),
+        script.started(1, prompt=4_000),
+        *reading,
+        PhaseChanged(Phase.DECODING, 104.0),
+        PhaseChanged(Phase.CANCELLING, 108.0),
+        card.memory_phase(VramState.CANCELLING, 108.0, return_s=0.01),
+        card.memory_phase(VramState.READY, 108.0, return_s=0.01),
+        script.finished(1, "x", tokens=80),
+        PhaseChanged(Phase.READY, 108.0),
+    )
+
+
+def test_stopping_an_answer_returns_nothing_a_second_time() -> None:
+    """Once the head is back, a stop is no reason to draw it as lent through the writing."""
+    lent = partial(card.memory_phase, layout=Layout.ALIAS, slots=190)
+    state = stopped_while_writing(
+        PromptPlanned(1, "prompt", "alias", 2_048, 190, True, 4.0, ""),
+        lent(VramState.PROMPT, 100.0, head=HeadPlace.OUT),
+        script.reading(1, 4_000, 4_000),
+        lent(VramState.RETURNING, 103.9, head=HeadPlace.RETURNING),
+        card.memory_phase(VramState.DECODING, 104.0, return_s=0.01),
+    )
+    _, time, head, slots, words = drawn(state, 60)
+    assert set(head[-26:]) == set("H")
+    assert set(time[-26:]) == {"━"}
+    assert "▞" not in slots[-26:]
+    assert words.startswith("1 chunk 3.9 s")
+    assert "head back 10 ms" in words
+
+
+def test_stopping_an_answer_whose_prompt_lent_nothing_returns_nothing() -> None:
+    state = stopped_while_writing(
+        PromptPlanned(1, "decode", "", 16, 0, False, 4.0, ""),
+        card.memory_phase(VramState.DECODING, 100.0),
+        script.reading(1, 4_000, 4_000),
+    )
+    _, time, head, _, words = drawn(state, 60)
+    assert "<" not in time
+    assert set(head[6:]) == {"H"}
+    assert words == "1 chunk 4.0 s · 80 tokens"
 
 
 @pytest.mark.parametrize(

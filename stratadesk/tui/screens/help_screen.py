@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -21,15 +21,46 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Make a row for each key."""
-        with Vertical(id="help"):
-            yield Static("Keys", id="help-title")
-            with VerticalScroll():
-                for key in KEYS:
-                    yield KeyRow(key)
+        with KeyList(id="help"):
+            for key in KEYS:
+                yield KeyRow(key)
 
     def action_close(self) -> None:
         """Go back."""
         self.dismiss()
+
+
+class KeyList(VerticalScroll):
+    """As high as its rows or the screen; where the screen is less, it scrolls and says so."""
+
+    BORDER_TITLE = "Keys"
+
+    def on_resize(self) -> None:
+        """Say what is hidden now, once the rows have their places."""
+        self.call_after_refresh(self._tell_hidden)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Scroll, and say what is hidden then."""
+        super().watch_scroll_y(old_value, new_value)
+        self._tell_hidden()
+
+    def _tell_hidden(self) -> None:
+        above = round(self.scroll_y)
+        self.border_subtitle = hidden_words(above, self.max_scroll_y - above)
+
+
+def hidden_words(above: int, below: int) -> str:
+    """Say how many rows there are above and below those on screen, and how to see them.
+
+    >>> hidden_words(0, 8), hidden_words(3, 5), hidden_words(8, 0), hidden_words(0, 0)
+    ('↓ 8 more rows: PgDn', '↑ 3 ↓ 5 more rows: PgUp PgDn', '↑ 8 more rows: PgUp', '')
+    """
+    up, down = (f"↑ {above}", "PgUp") if above > 0 else ("", ""), ("", "")
+    if below > 0:
+        down = f"↓ {below}", "PgDn"
+    rows, keys = (" ".join(filter(None, parts)) for parts in zip(up, down, strict=True))
+    more = "more row" if above + below == 1 else "more rows"
+    return f"{rows} {more}: {keys}" if rows else ""
 
 
 class KeyRow(Horizontal):
