@@ -5,6 +5,7 @@ The program runs on a real pseudo-terminal; what it writes there is read byte by
 
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -135,6 +136,18 @@ def test_a_chat_whose_model_does_not_load_ends_with_the_code_of_the_failure(own_
         session.type(CTRL_Q)
         assert session.leave() == ExitCode.MODEL_UNUSABLE
     assert NORMAL_SCREEN in session.written
+
+
+@pytest.mark.usefixtures("tiny_guide")
+def test_a_chat_that_is_told_to_end_gives_the_terminal_back_and_says_so(own_home: Path) -> None:
+    own_home.mkdir(exist_ok=True)
+    with chat(own_home) as session:
+        session.read_until(b"what does head out mean?")
+        session.process.send_signal(signal.SIGTERM)
+        assert session.leave() == 128 + signal.SIGTERM
+    after = session.written.rpartition(ALTERNATE_SCREEN)[2]
+    for sequence in (NORMAL_SCREEN, MOUSE_OFF, CURSOR_ON):
+        assert sequence in after
 
 
 def test_a_wrong_flag_is_told_before_any_screen_is_drawn(own_home: Path) -> None:

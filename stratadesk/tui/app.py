@@ -16,7 +16,6 @@ from textual.theme import Theme
 from textual.widgets import TextArea
 
 from stratadesk.engine.commands import Command, EngineSettings, LoadModel, SamplingSettings
-from stratadesk.exit_codes import ExitCode
 from stratadesk.keys import find_key
 from stratadesk.tui.ascii_filter import AsciiFilter
 from stratadesk.tui.bindings import bind
@@ -122,7 +121,7 @@ class StrataDeskApp(App[None]):
         known = self._start_theme in self.available_themes
         self.theme = self._known_theme = self._start_theme if known else DARK.name
         self.theme_changed_signal.subscribe(self, self._theme_changed)
-        on_termination(lambda: self.exit(return_code=ExitCode.INTERRUPTED))
+        on_termination(lambda code: self.exit(return_code=code))
         await self.push_screen(self._chat_screen)
         self._engine.start()
         self._bridge.open()

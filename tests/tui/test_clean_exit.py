@@ -28,14 +28,17 @@ RESTORED = {
 }
 
 
-@pytest.mark.parametrize("way", ["ctrl+q", "ctrl+c twice", "SIGTERM"])
+SIGNALS = {"SIGTERM": 143, "SIGHUP": 129}
+
+
+@pytest.mark.parametrize("way", ["ctrl+q", "ctrl+c twice", *SIGNALS])
 def test_the_terminal_is_as_it_was(way: str) -> None:
     with terminal() as screen:
         screen.run("tools/demo_tui.py", "--slow", "0.1")
         screen.read_until(b"READY")
-        if way == "SIGTERM":
+        if way in SIGNALS:
             assert screen.process is not None
-            screen.process.send_signal(signal.SIGTERM)
+            screen.process.send_signal(signal.Signals[way])
         elif way == "ctrl+q":
             screen.type(CTRL_Q)
         else:
@@ -43,7 +46,7 @@ def test_the_terminal_is_as_it_was(way: str) -> None:
             screen.read_until(b"again to quit")
             screen.type(CTRL_C)
         code = screen.wait()
-        assert code == (130 if way == "SIGTERM" else 0)
+        assert code == SIGNALS.get(way, 0)
         for what, reset in RESTORED.items():
             assert reset in screen.written, what
         assert modes_left_on(screen.written) == set()

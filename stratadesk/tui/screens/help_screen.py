@@ -8,7 +8,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from stratadesk.keys import KEYS, Key
+from stratadesk.keys import KEYS, Key, find_key
 from stratadesk.tui.bindings import bind
 from stratadesk.tui.layout import ROW_CLASSES
 
@@ -50,17 +50,17 @@ class KeyList(VerticalScroll):
 
 
 def hidden_words(above: int, below: int) -> str:
-    """Say how many rows there are above and below those on screen, and how to see them.
+    """Say how many rows there are above and below those on screen, and which keys show them.
 
-    >>> hidden_words(0, 8), hidden_words(3, 5), hidden_words(8, 0), hidden_words(0, 0)
-    ('↓ 8 more rows: PgDn', '↑ 3 ↓ 5 more rows: PgUp PgDn', '↑ 8 more rows: PgUp', '')
+    >>> hidden_words(0, 8), hidden_words(3, 5), hidden_words(0, 0)
+    ('8 more below · PgDn', '3 more above · PgUp · 5 more below · PgDn', '')
     """
-    up, down = (f"↑ {above}", "PgUp") if above > 0 else ("", ""), ("", "")
-    if below > 0:
-        down = f"↓ {below}", "PgDn"
-    rows, keys = (" ".join(filter(None, parts)) for parts in zip(up, down, strict=True))
-    more = "more row" if above + below == 1 else "more rows"
-    return f"{rows} {more}: {keys}" if rows else ""
+    sides = ((above, "above", "page_up"), (below, "below", "page_down"))
+    return " · ".join(
+        f"{count} more {side} · {find_key(key_id).caption}"
+        for count, side, key_id in sides
+        if count > 0
+    )
 
 
 class KeyRow(Horizontal):
