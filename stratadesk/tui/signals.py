@@ -11,7 +11,8 @@ ENDED_BY_SIGNAL = 128
 def on_termination(leave: Callable[[int], None]) -> None:
     """Call `leave` in the running event loop when the process is told to terminate or hang up.
 
-    `leave` gets the exit code that a shell shows for a process which the signal ends. Does nothing where event loops take no signals: on Windows, and outside the main thread.
+    `leave` gets the exit code that a shell shows for a process which the signal ends. Does nothing
+    where event loops take no signals: on Windows, and outside the main thread.
     """
     loop = asyncio.get_running_loop()
     for name in ("SIGTERM", "SIGHUP"):
