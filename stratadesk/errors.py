@@ -67,6 +67,7 @@ class DeviceError(StrataDeskError):
 
     title = "No usable GPU"
     exit_code = ExitCode.NO_GPU
+    usual_remedy = "Use --device host to compute on the CPU."
 
 
 class MemoryShortageError(StrataDeskError):

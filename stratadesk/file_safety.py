@@ -85,7 +85,9 @@ def keep_aside(path: Path) -> Path:
     try:
         shutil.copy2(path, aside)
     except OSError as error:
-        raise StrataDeskError(f"{path} cannot be copied aside: {error.strerror}.") from None
+        raise StrataDeskError(
+            f"{path} cannot be copied aside: {error.strerror}.", "Make room there, or move it away."
+        ) from None
     return aside
 
 
@@ -103,7 +105,10 @@ def locked(path: Path, timeout_s: float) -> Iterator[None]:
         place.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(place, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise StrataDeskError(f"{place} cannot be written: {error.strerror}.") from None
+        raise StrataDeskError(
+            f"{place} cannot be written: {error.strerror}.",
+            "Give this user the right to write there, or set STRATADESK_HOME to another folder.",
+        ) from None
     try:
         _wait_for_lock(handle, path, time.monotonic() + timeout_s)
         yield

@@ -145,7 +145,9 @@ def _refuse_wrong(setting: Setting, value: Kept) -> None:
     try:
         from_file(setting.flag, raw)
     except ValueError as error:
-        raise UsageError(f"{setting.key}: {raw!r} is not {error}.") from None
+        raise UsageError(
+            f"{setting.key}: {raw!r} is not {error}.", "Choose a value that is allowed."
+        ) from None
 
 
 def _text_to_change(path: Path) -> tuple[str, Path | None]:
@@ -167,9 +169,13 @@ def _text_of(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise StrataDeskError(f"{path} cannot be read: {error.strerror}.") from None
+        raise StrataDeskError(
+            f"{path} cannot be read: {error.strerror}.", "Give this user the right to read it."
+        ) from None
     if len(raw) > LARGEST_BYTES:
-        raise StrataDeskError(f"{path} is no settings file: it has {len(raw):,} bytes.")
+        raise StrataDeskError(
+            f"{path} is no settings file: it has {len(raw):,} bytes.", "Move it away."
+        )
     try:
         return raw.decode()
     except UnicodeDecodeError as error:

@@ -72,5 +72,8 @@ def _under_screen(model: Path, settings: EngineSettings) -> float:
 
 def _speed(finished: RequestFinished | None) -> float:
     if finished is None or finished.timings.decode_tps <= 0:
-        raise StrataDeskError("The model wrote nothing, so there is no speed to measure.")
+        raise StrataDeskError(
+            "The model wrote nothing, so there is no speed to measure.",
+            "Measure with a larger -n or another model.",
+        )
     return finished.timings.decode_tps

@@ -50,7 +50,10 @@ def parse_recording(text: str) -> Recording:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"The recording is damaged: {error}.", "Record it again.") from error
     if not known:
-        raise UsageError(f"The recording has format {head.get('format')}, not {FORMAT}.")
+        raise UsageError(
+            f"The recording has format {head.get('format')}, not {FORMAT}.",
+            "Record it again with this version.",
+        )
     split = next((i for i, moment in enumerate(moments) if _begins_answer(moment)), len(moments))
     return Recording(
         words=str(head["words"]),

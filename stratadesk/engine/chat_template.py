@@ -27,6 +27,8 @@ CHATML = """\
 MAX_SOURCE = 1024 * 1024
 """Longest template source, in characters."""
 
+NEW_CHAT = "Start a new chat, or shorten this one."
+
 _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
 _TURN_MARKER = re.compile(r"<\|[^|<>\s]+\|>|<end_of_turn>|</s>")
 _TEMPLATE_FAILURES = (
@@ -139,7 +141,7 @@ class ChatTemplate:
         where = f" at line {line}" if line else ""
         return TemplateError(
             f"The chat template of {self.name} {what}{where}: {_words(error)}.",
-            "The chat can be written in ChatML instead." if self._is_model else "",
+            "The chat can be written in ChatML instead." if self._is_model else NEW_CHAT,
         )
 
 

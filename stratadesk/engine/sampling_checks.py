@@ -27,9 +27,14 @@ def check_settings(settings: SamplingSettings) -> None:
         value = getattr(settings, name)
         if value is None or (low <= value <= high and math.isfinite(value)):
             continue
-        raise UsageError(f"{name.replace('_', ' ')} is {value}, not between {low} and {high}.")
+        raise UsageError(
+            f"The {name.replace('_', ' ')} is {value}, not between {low} and {high}.",
+            f"Choose one from {low} to {high}.",
+        )
     if "" in settings.stop:
-        raise UsageError("A stop string is empty: it would end every answer at once.")
+        raise UsageError(
+            "A stop string is empty: it would end every answer at once.", "Leave it out."
+        )
 
 
 def check_logits(logits: NDArray[np.float32]) -> None:
@@ -39,7 +44,9 @@ def check_logits(logits: NDArray[np.float32]) -> None:
         ModelError: they are not finite numbers; says which not.
     """
     if logits.ndim != 1 or not logits.size:
-        raise StrataDeskError(f"Logits of shape {logits.shape} are no logits of one token.")
+        raise StrataDeskError(
+            f"Logits of shape {logits.shape} are no logits of one token.", "Load the model again."
+        )
     finite = np.isfinite(logits)
     if finite.all():
         return

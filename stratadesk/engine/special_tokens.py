@@ -77,7 +77,9 @@ class SpecialTokens:
         for code in _NONCHARACTERS:
             if chr(code) not in used:
                 return chr(code)
-        raise UsageError("The chat contains all 66 Unicode noncharacters: leave one of them out.")
+        raise UsageError(
+            "The chat contains all 66 Unicode noncharacters.", "Leave one of them out."
+        )
 
 
 def _longest_first(tokens: Mapping[str, int]) -> list[tuple[str, int]]:

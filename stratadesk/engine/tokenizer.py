@@ -107,7 +107,8 @@ class Tokenizer:
         """
         if not 0 <= token < self.vocab_size:
             raise UsageError(
-                f"Token id {token} is outside the vocabulary of {self.vocab_size:,} tokens."
+                f"Token id {token} is outside the vocabulary of {self.vocab_size:,} tokens.",
+                f"Use ids from 0 to {self.vocab_size - 1}; stratadesk tokenize prints a text's.",
             )
         text, kind = self._vocabulary.texts[token], self._vocabulary.kind(token)
         if kind == TokenType.UNUSED:

@@ -16,7 +16,7 @@ import jinja2.ext
 import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from stratadesk.engine.chat_template import CHATML, ChatTemplate, thinking_open
+from stratadesk.engine.chat_template import CHATML, NEW_CHAT, ChatTemplate, thinking_open
 from stratadesk.engine.commands import Message
 from stratadesk.engine.template_limits import TemplateLimits
 from stratadesk.engine.tokenizer import Tokenizer
@@ -257,7 +257,7 @@ def test_failures_name_the_model_and_chatml_does_not_offer_itself() -> None:
         ChatTemplate("{% x", "Tiny 1B")
     with pytest.raises(TemplateError) as caught:
         ChatTemplate(None).render([{"role": 1, "content": [{"type": "image"}], "tool_calls": [3]}])
-    assert caught.value.remedy == ""
+    assert caught.value.remedy == NEW_CHAT
 
 
 GROWING = "{% set n = namespace(x=SEED) %}{% for i in range(64) %}{% set n.x = STEP %}{% endfor %}"

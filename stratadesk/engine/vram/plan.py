@@ -127,7 +127,10 @@ class VramPlan:
             return
         fatal = self.refusal
         if fatal is None:
-            raise MemoryShortageError("The card has no room for this model.")
+            raise MemoryShortageError(
+                "The card has no room for this model.",
+                "Free VRAM of other programs, or choose a smaller model.",
+            )
         raise MemoryShortageError(fatal.sentence, fatal.remedy)
 
     def as_json(self) -> dict[str, object]:

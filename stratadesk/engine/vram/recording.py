@@ -101,7 +101,9 @@ def load_recording(path: Path) -> Recording:
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}.", "Name a file that can be read."
+        ) from error
     torn = tuple(number for number, line in _numbered(lines) if _is_torn(line))
     samples = tuple(_sample(path, n, line) for n, line in _numbered(lines) if n not in torn)
     if not samples:

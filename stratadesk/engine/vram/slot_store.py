@@ -81,7 +81,10 @@ class SlotStore:
         """
         trouble = self._difference(slot, layer, expert)
         if trouble:
-            raise CopyError(f"Expert {expert} of layer {layer} in slot {slot} {trouble}.")
+            raise CopyError(
+                f"Expert {expert} of layer {layer} in slot {slot} {trouble}.",
+                "Load the model again; if it happens again, check the memory.",
+            )
 
     def _copy(self, slot: int, layer: int, expert: int, *, check: bool) -> None:
         trouble = self._try(slot, layer, expert, check=check)
