@@ -1,0 +1,52 @@
+"""A list of keys whose end is below the screen's edge hides the very keys one looks for."""
+
+import doctest
+
+import pytest
+from textual.events import MouseScrollDown
+
+from stratadesk.keys import KEYS
+from stratadesk.tui.screens import help_screen
+from tests.tui.looking import text_of, wait_for_text
+from tests.tui.scripted_engine import ScriptedEngine, make_app
+
+FIRST_WORDS, LAST_LINE = KEYS[0].tooltip.split(";")[0], KEYS[-1].tooltip
+
+
+@pytest.mark.parametrize("way", ["end", "pagedown", "down", "wheel"])
+async def test_help_scrolls_where_it_has_no_room_and_says_that_there_is_more(way: str) -> None:
+    """At 80x24 the last keys are below the edge: each usual way of scrolling must reach them."""
+    engine = ScriptedEngine()
+    async with make_app(engine).run_test(size=(80, 24)) as pilot:
+        await wait_for_text(pilot, "READY")
+        await pilot.press("f1")
+        await wait_for_text(pilot, "more below · PgDn")
+        assert FIRST_WORDS in text_of(pilot.app)
+        assert LAST_LINE not in text_of(pilot.app)
+        for _ in range(len(KEYS)):
+            if way == "wheel":
+                await pilot._post_mouse_events([MouseScrollDown], "#help")
+            else:
+                await pilot.press(way)
+        await wait_for_text(pilot, LAST_LINE)
+        await wait_for_text(pilot, "more above · PgUp")
+        assert "below" not in text_of(pilot.app)
+        await pilot.press("home")
+        await wait_for_text(pilot, FIRST_WORDS)
+
+
+async def test_help_that_fits_says_nothing_of_more() -> None:
+    engine = ScriptedEngine()
+    async with make_app(engine).run_test(size=(100, 45)) as pilot:
+        await wait_for_text(pilot, "READY")
+        await pilot.press("f1")
+        await wait_for_text(pilot, LAST_LINE)
+        assert "more below" not in text_of(pilot.app)
+        await pilot.resize_terminal(100, 20)
+        await wait_for_text(pilot, "more below · PgDn")
+
+
+def test_examples_of_what_is_hidden() -> None:
+    result = doctest.testmod(help_screen)
+    assert result.attempted > 0
+    assert result.failed == 0
