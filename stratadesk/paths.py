@@ -28,7 +28,8 @@ def folders(environment: Mapping[str, str] = os.environ) -> Folders:
     """Return the folders of this user; none is created here."""
     home = environment.get("STRATADESK_HOME")
     if home:
-        root = Path(home).expanduser().absolute()
+        # Not `Path.expanduser`, which raises for a user that is not known.
+        root = Path(os.path.expanduser(home)).absolute()
         return Folders(*(root / name for name in ("config", "data", "state", "cache", "log")))
     return _platform_folders()
 

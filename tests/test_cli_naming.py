@@ -94,6 +94,11 @@ def test_an_unknown_name_says_where_it_looked_and_what_is_near() -> None:
     assert "Check the path" in caught.value.remedy
 
 
+def test_the_home_of_a_user_that_is_not_known_is_an_unknown_name() -> None:
+    with pytest.raises(GgufError, match=r"There is no file '~no-such-user/x\.gguf'"):
+        model_path("~no-such-user/x.gguf")
+
+
 def test_a_file_that_was_passed_over_says_why(store: Path) -> None:
     (store / "half.gguf.part").write_bytes(b"GGUF")
     with pytest.raises(GgufError, match="an unfinished download"):

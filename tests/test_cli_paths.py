@@ -23,6 +23,14 @@ def test_a_relative_home_does_not_move_with_the_working_folder(
     assert folders({"STRATADESK_HOME": "here"}).data == tmp_path / "here" / "data"
 
 
+def test_a_home_of_a_user_that_is_not_known_is_a_folder_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    moved = folders({"STRATADESK_HOME": "~no-such-user"})
+    assert moved.data == tmp_path / "~no-such-user" / "data"
+
+
 def test_without_it_the_platform_decides() -> None:
     here = folders({})
     assert all("stratadesk" in path.parts for path in astuple(here))

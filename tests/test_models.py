@@ -419,6 +419,10 @@ def test_a_variable_puts_another_file_in_the_place_of_the_guide_or_none(tmp_path
     assert guide_path({VARIABLE: " "}) is None
 
 
+def test_a_home_of_a_user_that_is_not_known_stays_as_it_is_written() -> None:
+    assert guide_path({VARIABLE: "~no-such-user/g.gguf"}) == Path("~no-such-user/g.gguf")
+
+
 def test_the_guide_is_listed_first_under_its_name_whatever_its_file_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,8 @@ def model_path(written: str, folders: Sequence[str] | None = None) -> Path:
             "-m names no model: the text after it is empty.",
             "Give a GGUF file, its folder, or a name that stratadesk models lists.",
         )
-    path = Path(written).expanduser()
+    # Not `Path.expanduser`, which raises for a user that is not known.
+    path = Path(os.path.expanduser(written))
     if _exists(path):
         return path
     from stratadesk.models import find_models

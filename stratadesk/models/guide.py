@@ -21,7 +21,7 @@ def guide_path(env: Mapping[str, str] | None = None) -> Path | None:
     """
     named = (os.environ if env is None else env).get(VARIABLE)
     if named is not None:
-        return Path(named.strip()).expanduser() if named.strip() else None
+        return Path(os.path.expanduser(named.strip())) if named.strip() else None
     package = Path(__file__).resolve().parents[1]
     places = (folder / "assets" / "guide.gguf" for folder in (package, package.parent))
     return next((place for place in places if place.is_file()), None)
