@@ -1,9 +1,11 @@
 """Guards against a first start without an answer, and a made-up card that outlives the guide."""
 
 import argparse
+import errno
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,14 @@ from stratadesk.units import KIB, MIB
 
 RED = ["run", "--raw", "-p", "red", "-n", "3", "--temp", "0"]
 OTHER = Path("other.gguf")
+
+
+class Full(io.StringIO):
+    """A stream to a full disk."""
+
+    def write(self, text: str, /) -> int:
+        """Refuse it."""
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def arguments(*words: str) -> argparse.Namespace:
@@ -93,11 +103,23 @@ class TestRun:
         assert "gone.gguf" in err
         assert GUIDE_ANSWERS not in err
 
+    @pytest.mark.usefixtures("tiny_guide")
+    def test_where_nothing_can_be_said_beside_it_the_answer_still_comes(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(RED) == ExitCode.OK
+        answer = capsys.readouterr().out
+        monkeypatch.setattr(sys, "stderr", Full())
+        assert main(RED) == ExitCode.OK
+        assert capsys.readouterr().out == answer
+
     def test_without_model_and_guide_it_says_what_to_give(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(RED) == ExitCode.USAGE
-        assert "Give -m" in capsys.readouterr().err
+        err = capsys.readouterr().err
+        assert VARIABLE in err
+        assert "Give -m" in err
 
 
 def test_the_chat_starts_the_guide_unless_something_else_is_set(
@@ -160,6 +182,25 @@ class TestCard:
         with_guide = cards.fit(tiny_guide, usual)
         assert cards.fit(tiny_guide, with_guide) is with_guide
         assert cards.fit(OTHER, with_guide) == usual
+
+    def test_more_free_memory_than_the_card_would_have_makes_a_larger_one(
+        self, tiny_guide: Path
+    ) -> None:
+        given = arguments("-m", "other.gguf", "--free-mib", "4096")
+        cards, usual = GuideCard(given), engine_settings(given)
+        assert cards.fit(OTHER, usual) is usual
+        assert card_of(cards.fit(tiny_guide, usual))[:2] == (4096 * MIB, 4096 * MIB)
+
+    def test_what_was_chosen_for_other_models_is_theirs_again_after_the_guide(
+        self, tiny_guide: Path
+    ) -> None:
+        given = arguments()
+        cards = GuideCard(given)
+        chosen = replace(engine_settings(given), max_context=4096, chunk=256)
+        with_guide = cards.fit(tiny_guide, chosen)
+        assert with_guide.max_context == 0
+        assert cards.fit(OTHER, replace(with_guide, max_context=8192)) == chosen
+        assert cards.fit(tiny_guide, chosen) == with_guide
 
     @pytest.mark.usefixtures("tiny_guide")
     def test_where_a_card_computes_none_is_made_up(self, tiny_guide: Path) -> None:

@@ -44,6 +44,9 @@ class GuideCard:
         """Return the settings with which `model` is loaded: its own card, and no other's."""
         if settings.device != "host" or is_guide(model) == self._is_made_up(settings):
             return settings
+        if is_guide(model):
+            # What was chosen for other models since the start is theirs again after the guide.
+            self._usual = settings
         source = self._made_up if is_guide(model) else self._usual
         return replace(
             settings,
@@ -65,7 +68,7 @@ def with_card(arguments: argparse.Namespace) -> argparse.Namespace:
     """Return the arguments with the flags that make up the guide's card, where they lack them."""
     kept = kept_fields(arguments) & OF_THE_MODEL
     given = {field: value for field, value in vars(arguments).items() if field not in kept}
-    size = given.get("vram_mib", CARD_MIB)
+    size = given.get("vram_mib", max(CARD_MIB, given.get("free_mib", 0)))
     card = {"vram_mib": size, "free_mib": size}
     filled = argparse.Namespace(**{**CHOICES, **card, **given})
     setattr(filled, FIELDS, kept_fields(arguments) - kept)

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +47,7 @@ def answering_model(decisions: "Decisions") -> Path:
         UsageError: none is named and no guide is there; or what `model_path` raises.
         GgufError: as `model_path` says.
     """
-    from stratadesk.models.guide import guide_path
+    from stratadesk.models.guide import VARIABLE, guide_path
 
     named = decisions.models
     if named.model is not None:
@@ -54,10 +55,12 @@ def answering_model(decisions: "Decisions") -> Path:
     guide = guide_path()
     if guide is None:
         raise UsageError(
-            "No model is named, and no guide came with this installation.",
+            f"No model is named, and there is no guide: {VARIABLE} is empty, or none came along.",
             "Give -m and a GGUF file, or a name that stratadesk models lists.",
         )
-    print(GUIDE_ANSWERS, file=sys.stderr, flush=True)
+    # Where standard error is closed or full, the answer still has its place.
+    with suppress(OSError):
+        print(GUIDE_ANSWERS, file=sys.stderr, flush=True)
     return guide
 
 
