@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stratadesk.cli import main
-from stratadesk.cli.bench_routing import QUESTIONS, bar
+from stratadesk.cli.bench_routing import MOST_TEXT, QUESTIONS, bar, questions_in
 from stratadesk.engine.commands import EngineSettings
 from stratadesk.engine.loading import load_model
 from stratadesk.engine.model import LoadedModel
@@ -202,6 +202,10 @@ class TestCommand:
                 [100 * rate for rate in rates], abs=0.06
             )
 
+    def test_a_byte_order_mark_and_line_ends_of_windows_are_not_asked(self, tmp_path: Path) -> None:
+        (tmp_path / "q.txt").write_bytes(b"\xef\xbb\xbfred\r\n\r\nblue\r\n")
+        assert questions_in(tmp_path / "q.txt") == ["red", "blue"]
+
     def test_one_token_of_answer_is_sampled_but_never_routed(
         self, data_dir: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -217,6 +221,9 @@ class TestCommand:
             (["-n", "0"], "-n 0"),
             (["--file", "none.txt"], "none.txt cannot be read"),
             (["--file", "{empty}"], "has no line with text"),
+            (["--file", "{latin}"], "is not UTF-8 at byte 3"),
+            (["--file", "{huge}"], "has more than 16 MiB"),
+            (["--file", "{long}"], "Question 2 of 2 is too long: The prompt has "),
             (["-m", "{dense}"], "has no experts"),
         ],
     )
@@ -230,8 +237,12 @@ class TestCommand:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         (tmp_path / "empty.txt").write_text("\n \n", encoding="utf-8")
+        (tmp_path / "latin.txt").write_bytes(b"red\xfc")
+        (tmp_path / "long.txt").write_text("red\n" + "red " * 20_000, encoding="utf-8")
+        with (tmp_path / "huge.txt").open("wb") as huge:
+            huge.truncate(MOST_TEXT + 1)
         places = {
-            "empty": str(tmp_path / "empty.txt"),
+            **{name: str(tmp_path / f"{name}.txt") for name in ("empty", "latin", "huge", "long")},
             "dense": str(data_dir / "models" / "qwen3-tied-q6_k.gguf"),
         }
         assert main(["bench", "routing", *(word.format(**places) for word in words)]) == (

@@ -10,6 +10,7 @@ from stratadesk.cli.run import answering_model
 from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
+from stratadesk.units import MIB
 
 if TYPE_CHECKING:
     from stratadesk.engine.routing_bench import RecordedRouting
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 PURPOSE = "which experts a model uses, and how often a cache of some of them would hit"
 TOKENS = 64
+MOST_TEXT = 16 * MIB
+"""Bytes of a file of questions: more is no such file, and would fill the memory."""
+
 SHARES = {"1/8": 8, "1/4": 4, "1/2": 2}
 """Parts of all experts, and what their number is divided by."""
 
@@ -85,15 +89,21 @@ def bench_routing(arguments: argparse.Namespace) -> int:
 
 
 def questions_in(path: Path) -> Sequence[str]:
-    """Return the lines of a file that are not empty.
+    """Return the lines of a file that are not empty; a byte order mark is none of its text.
 
     Raises:
-        UsageError: it cannot be read, is not UTF-8, or has none.
+        UsageError: it cannot be read, is too long, is not UTF-8, or has no such line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with path.open("rb") as file:
+            data = file.read(MOST_TEXT + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", "Give a text file.") from None
+    if len(data) > MOST_TEXT:
+        most = MOST_TEXT // MIB
+        raise UsageError(f"{path} has more than {most} MiB.", "Give a text file with less.")
+    try:
+        lines = data.decode("utf-8").removeprefix("\ufeff").splitlines()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 at byte {error.start}.", "Convert it.") from None
     questions = [line.strip() for line in lines if line.strip()]
@@ -196,7 +206,8 @@ def as_lines(recorded: "RecordedRouting", questions: int, source: str) -> Iterat
         f"{printable(recorded.name)} ({recorded.architecture}): {len(recorded.layers)} layers with "
         f"{' or '.join(map(str, several))} experts, {recorded.used} used by each token."
     )
-    yield f"{questions} questions ({printable(source)}), answered greedily, on the CPU."
+    asked = "1 question" if questions == 1 else f"{questions:,} questions"
+    yield f"{asked} ({printable(source)}), answered greedily, on the CPU."
     for title, part in (("Prompts", recorded.prompts), ("Answers", recorded.answers)):
         yield ""
         yield f"{title}: {part.tokens:,} tokens"

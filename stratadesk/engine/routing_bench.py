@@ -20,7 +20,7 @@ from stratadesk.engine.protocols import ProgressSink, tell_nobody
 from stratadesk.engine.request import Request
 from stratadesk.engine.routing_record import RoutingRecord
 from stratadesk.engine.runtime import Runtime, open_runtime
-from stratadesk.errors import UsageError
+from stratadesk.errors import ContextOverflowError, UsageError
 
 GREEDY = SamplingSettings(temperature=0.0)
 
@@ -55,7 +55,7 @@ def record_routing(
     questions answered so far.
 
     Raises:
-        UsageError: the model has no experts.
+        UsageError: the model has no experts, or a question does not fit into its context.
         ModelError: a file that cannot be used.
         MemoryShortageError: not enough RAM.
     """
@@ -66,7 +66,13 @@ def record_routing(
         made = _empty(model)
         for number, question in enumerate(questions):
             asked(number)
-            _answer(runtime, model, made, question, tokens)
+            try:
+                _answer(runtime, model, made, question, tokens)
+            except ContextOverflowError as error:
+                sentence = (
+                    f"Question {number + 1} of {len(questions)} is too long: {error.sentence}"
+                )
+                raise UsageError(sentence, "Shorten it.") from None
         return made
     finally:
         runtime.close()
