@@ -28,7 +28,13 @@ class Key:
         return _CAPTIONS.get(self.key, self.key.upper())
 
 
-_CAPTIONS = {"escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn"}
+_CAPTIONS = {
+    "escape": "Esc",
+    "enter": "Enter",
+    "backspace": "Bksp",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+}
 
 KEYS = (
     Key("send", "enter", "send", "Send the message; after a trailing backslash, start a new line."),
@@ -49,6 +55,7 @@ KEYS = (
     Key("page_down", "pagedown", "scroll down", "Read further down; at the end the view follows."),
     Key("palette", "ctrl+p", "commands", "Search all commands, themes among them."),
     Key("quit", "ctrl+q", "quit", "Leave StrataDesk."),
+    Key("widen", "backspace", "widen", "In the list of models: letters filter it; take one back."),
     Key("set_reserve", "r", "reserve", "In the settings: type the reserve in MiB."),
     Key("set_chunk", "c", "chunk", "In the settings: tokens of a prompt computed at once."),
     Key("set_cache", "e", "expert slots", "In the settings: how many expert slots there are."),

@@ -91,6 +91,7 @@ class Found:
     supported: bool = True
     why_not: str | None = None
     path: Path = Path("demo.gguf")
+    quantization: str = ""
 
 
 @dataclass(frozen=True)

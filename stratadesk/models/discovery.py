@@ -13,6 +13,7 @@ from stratadesk.engine.gguf_peek import Peek, peek
 from stratadesk.engine.inspection import unsupported_architecture, why_unsupported
 from stratadesk.errors import StrataDeskError
 from stratadesk.models.candidates import Candidate, candidates
+from stratadesk.models.file_type import quantization
 from stratadesk.models.found import Discovery, FoundModel, SkippedFile
 from stratadesk.models.stores import Store
 from stratadesk.units import KIB
@@ -86,7 +87,7 @@ class _Collection:
 
 
 def _model(candidate: Candidate, store: str, facts: Peek, total_bytes: int) -> FoundModel:
-    why_not = _why_not(candidate.files[0], facts)
+    why_not, stored_as = _judged(candidate.files[0], facts)
     return FoundModel(
         path=candidate.files[0],
         store=store,
@@ -96,22 +97,23 @@ def _model(candidate: Candidate, store: str, facts: Peek, total_bytes: int) -> F
         shards=len(candidate.files),
         supported=why_not is None,
         why_not=why_not,
+        quantization=stored_as,
     )
 
 
-def _why_not(first: Path, facts: Peek) -> str | None:
-    """Return why a model cannot run: by its family alone, else by its whole header.
+def _judged(first: Path, facts: Peek) -> tuple[str | None, str]:
+    """Return why a model cannot run, by its family alone, else by its whole header; and its type.
 
     The header tells types and places of all tensors, so that a file cut short is seen without
     reading their data.
     """
     if facts.architecture not in SUPPORTED:
-        return unsupported_architecture(facts.architecture)
+        return unsupported_architecture(facts.architecture), ""
     try:
         with GgufFile.open(first) as gguf:
-            return why_unsupported(gguf)
+            return why_unsupported(gguf), quantization(gguf.metadata)
     except StrataDeskError as error:
-        return str(error)
+        return str(error), ""
 
 
 def _side_file(facts: Peek, candidate: Candidate) -> str | None:

@@ -11,9 +11,10 @@ class FoundModel:
     """A model on disk, split or not.
 
     `path` is its first file, `store` the name of the place, "bundled" for the guide, `total_bytes`
-    the size of all its `shards` files. `why_not` says what is wrong and what to do when
-    `supported` is false: an unknown family, tensor type or tokenizer, or a file that is cut short
-    or damaged. Only headers have been read: damage within tensor data shows when the model is
+    the size of all its `shards` files, `quantization` what most of its weights are stored as
+    ("Q4_K_M"), empty where the header does not say. `why_not` says what is wrong and what to do
+    when `supported` is false: an unknown family, tensor type or tokenizer, or a file that is cut
+    short or damaged. Only headers have been read: damage within tensor data shows when the model is
     loaded or answers.
     """
 
@@ -25,6 +26,7 @@ class FoundModel:
     shards: int
     supported: bool
     why_not: str | None
+    quantization: str = ""
 
 
 @dataclass(frozen=True, slots=True)

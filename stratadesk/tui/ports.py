@@ -55,6 +55,10 @@ class ModelEntry(Protocol):
         """Architecture in the header."""
 
     @property
+    def quantization(self) -> str:
+        """What most weights are stored as ("Q4_K_M"), empty when that is not known."""
+
+    @property
     def total_bytes(self) -> int:
         """Size over all shards."""
 

@@ -54,6 +54,7 @@ class Found:
     shards: int = 1
     supported: bool = True
     why_not: str | None = None
+    quantization: str = ""
 
 
 @dataclass(frozen=True)

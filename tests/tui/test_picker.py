@@ -1,5 +1,6 @@
 """A picker that hides a file, or starts one that cannot run, leaves the user guessing."""
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from stratadesk.tui.ports import OneCard
 from stratadesk.tui.screens.picker_screen import PickerScreen
 from stratadesk.tui.widgets.model_picks import ModelPicks
 from tests.tui import scripted_engine as script
-from tests.tui.looking import text_of, wait_for_text, wait_until
+from tests.tui.looking import rows_of, text_of, wait_for_text, wait_until
 from tests.tui.scripted_engine import MODEL, Found, ScriptedEngine, Search, Skipped, make_app
 
 RUNS = Found("Qwen3 30B A3B", Path("a.gguf"), "Hugging Face", shards=2)
@@ -177,3 +178,66 @@ async def test_a_model_with_a_card_of_its_own_leaves_no_trace_of_it_for_others()
     loads = [command for command in engine.commands if isinstance(command, LoadModel)]
     assert [load.settings.plan for load in loads] == [OneMade.made, None, None]
     assert kept == ["monitor"]
+
+
+MANY = Search(
+    [
+        Found("Qwen3-30B-A3B-Q4_K_M", Path("q.gguf"), quantization="Q4_K_M"),
+        Found("qwen3:30b", Path("o.gguf"), "Ollama", quantization="IQ4_XS"),
+        Found("gpt-oss-20b", Path("g.gguf"), architecture="gpt-oss", quantization="MXFP4_MOE"),
+        *(Found(f"model {n:02}", Path(f"{n}.gguf"), architecture="olmoe") for n in range(20)),
+    ]
+)
+
+
+async def test_typing_narrows_the_list_and_enter_starts_what_is_left() -> None:
+    engine = ScriptedEngine()
+    app = make_app(engine, model=None, found=MANY)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_text(pilot, "23 models found")
+        assert "A-Z filter" in rows_of(app)[-1]
+        assert "Esc back" in rows_of(app)[-1]
+        await pilot.press(*"QWEN")
+        await wait_for_text(pilot, "“QWEN”: 2 of 23 models")
+        assert "gpt-oss" not in text_of(app)
+        assert "Bksp widen" in rows_of(app)[-1]
+        await pilot.press("space", *"iq4")
+        await wait_for_text(pilot, "1 of 23 models")
+        assert "qwen3:30b" in text_of(app)
+        assert "qwen3moe · IQ4_XS · Ollama" in text_of(app)
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: engine.commands, "a command")
+        assert engine.commands[0] == LoadModel(Path("o.gguf"), EngineSettings())
+
+
+async def test_backspace_widens_and_escape_clears_the_filter_before_it_closes() -> None:
+    app = make_app(ScriptedEngine(), model=None, found=MANY)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_text(pilot, "23 models found")
+        await pilot.press(*"mxfpx")
+        await wait_for_text(pilot, "No model matches “mxfpx”; Bksp takes a letter back")
+        assert not app.screen.query_one(ModelPicks).display
+        await pilot.press("backspace")
+        await wait_for_text(pilot, "“mxfp”: 1 of 23 models")
+        assert "gpt-oss-20b" in text_of(app)
+        assert "Esc show all" in rows_of(app)[-1]
+        await pilot.press("escape")
+        await wait_for_text(pilot, "23 models found")
+        assert app.screen.query_one(ModelPicks).index == 0
+        await pilot.press("backspace", "escape")
+        await wait_until(pilot, lambda: not isinstance(app.screen, PickerScreen), "it closes")
+
+
+async def test_what_is_typed_while_the_search_runs_counts() -> None:
+    app, found = make_app(ScriptedEngine(), model=None), threading.Event()
+
+    def slow() -> Search:
+        found.wait(30)
+        return MANY
+
+    app._discover = slow
+    async with app.run_test() as pilot:
+        await wait_for_text(pilot, "Looking for GGUF files")
+        await pilot.press(*"gpt")
+        found.set()
+        await wait_for_text(pilot, "“gpt”: 1 of 23 models")

@@ -17,8 +17,9 @@ GAP = "  "
 class KeyItem:
     """A key to show: its id, the action a click runs, its present value, its weight.
 
-    `pair` is the id of a second key of the same kind, shown with the first. `says` stands in for
-    the table's label where a key means something special.
+    `typed` stands in for the caption where any of many keys will do ("A-Z"). `pair` is the id of a
+    second key of the same kind, shown with the first. `says` stands in for the table's label where
+    a key means something special.
 
     Where there is no room for all, items of the least `weight` go first. `idle` items would do
     nothing at present: their place is kept, but they are not drawn.
@@ -31,12 +32,13 @@ class KeyItem:
     idle: bool = False
     says: str = ""
     pair: str = ""
+    typed: str = ""
 
     @property
     def caption(self) -> str:
         """The key as written on keyboards."""
         keys = filter(None, (self.key_id, self.pair))
-        return "/".join(find_key(key_id).caption for key_id in keys)
+        return self.typed or "/".join(find_key(key_id).caption for key_id in keys)
 
     @property
     def label(self) -> str:

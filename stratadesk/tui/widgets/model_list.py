@@ -47,4 +47,6 @@ class ModelLabel(Widget):
     def _facts(self) -> tuple[str, ...]:
         model = self._model
         files = f"{model.shards} files" if model.shards > 1 else ""
-        return (safe_line(model.architecture), safe_line(model.store), files)
+        named = model.quantization in model.name
+        facts = (model.architecture, "" if named else model.quantization, model.store)
+        return (*map(safe_line, facts), files)
