@@ -112,6 +112,7 @@ class TestRun:
         monkeypatch.setattr(sys, "stderr", Full())
         assert main(RED) == ExitCode.OK
         assert capsys.readouterr().out == answer
+        assert main([*RED, "-m", "gone.gguf"]) == ExitCode.MODEL_UNUSABLE
 
     def test_without_model_and_guide_it_says_what_to_give(
         self, capsys: pytest.CaptureFixture[str]
@@ -128,6 +129,8 @@ def test_the_chat_starts_the_guide_unless_something_else_is_set(
     assert chosen_model(decide({})) == tiny_guide
     monkeypatch.setenv("STRATADESK_MODEL", "gone.gguf")
     assert chosen_model(decide({})) == Path("gone.gguf")
+    monkeypatch.setenv("STRATADESK_MODEL", "~no-such-user/m.gguf")
+    assert chosen_model(decide({})) == Path("~no-such-user/m.gguf")
     monkeypatch.delenv("STRATADESK_MODEL")
     monkeypatch.setenv(VARIABLE, "")
     assert chosen_model(decide({})) is None

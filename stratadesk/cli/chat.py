@@ -1,6 +1,7 @@
 """`stratadesk` without a command: the chat in the terminal."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable
 from functools import partial
@@ -110,7 +111,7 @@ def chosen_model(decisions: "Decisions") -> Path | None:
     except StrataDeskError:
         if decisions.of("models.model").winner.source is Source.FLAG:
             raise
-        return Path(name).expanduser()
+        return Path(os.path.expanduser(name))
 
 
 def check_named(model: Path | None, decisions: "Decisions") -> None:

@@ -5,6 +5,7 @@ import io
 import os
 import shutil
 import sys
+from contextlib import suppress
 from typing import TextIO
 
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
@@ -47,8 +48,12 @@ def abandon_stdout() -> None:
 
 
 def print_error(sentence: str, remedy: str = "") -> None:
-    """Print an error as every command does."""
-    print(f"stratadesk: {sentence} {remedy}".rstrip(), file=sys.stderr)
+    """Print an error as every command does.
+
+    Where standard error is closed or full, the exit code alone has to tell.
+    """
+    with suppress(OSError):
+        print(f"stratadesk: {sentence} {remedy}".rstrip(), file=sys.stderr)
 
 
 def takes_styles(stream: TextIO) -> bool:
