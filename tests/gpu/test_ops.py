@@ -103,7 +103,7 @@ def test_attention(
     form: str,
 ) -> None:
     rng = np.random.default_rng(start + size)
-    cache: CudaKvCache = bench.ops.kv_cache(form, 2_048, kv_heads, size)
+    cache: CudaKvCache = bench.ops.kv_cache(form, start + tokens + 100, kv_heads, size)
     keys, values = (random(rng, start + tokens, kv_heads, size) for _ in range(2))
     q, sinks = random(rng, tokens, heads, size), random(rng, heads)
     for first in range(0, start, 8):

@@ -7,10 +7,13 @@ import numpy.typing as npt
 
 from stratadesk.errors import UnsupportedModelError
 from stratadesk.kernels.cuda import programs
-from stratadesk.kernels.cuda.ops_base import THREADS, WARP, WARPS, OpsBase, blocks
+from stratadesk.kernels.cuda.ops_base import THREADS, WARP, OpsBase, blocks
 from stratadesk.kernels.cuda.programs import Program
 from stratadesk.kernels.cuda.states import CudaDeltaState, CudaKvCache
 from stratadesk.kernels.cuda.tensors import DeviceTensor
+
+HEADS_AT_ONCE = 8
+"""Query heads that a block of the attention kernel takes."""
 
 HEAD_SIZES, DELTA_SIZES = (64, 128, 256), (32, 64, 128)
 """What kernels are made for."""
@@ -95,11 +98,12 @@ class MixerOps(OpsBase):
         out = self.workspace.tensor_and_fixed(tokens, heads * size)
         with self.scope():
             partials = self.workspace.tensor(tokens, heads, cache.splits, size + 2)
+            pieces = blocks(heads // cache.heads, HEADS_AT_ONCE)
             self._launch(
                 program,
                 f"attend_{size}",
-                (cache.splits, heads, tokens),
-                WARPS * WARP,
+                (cache.splits, cache.heads * pieces, tokens),
+                THREADS,
                 *(q, cache.keys, cache.values, position, partials, heads, cache.heads),
                 *(float(scale), window, cache.span),
             )

@@ -267,7 +267,7 @@ class ProductOps(OpsBase):
             programs.ROUTER,
             "route",
             (tokens,),
-            WARP,
+            -(-count // WARP) * WARP,
             logits,
             bias,
             experts,

@@ -1,12 +1,12 @@
 // Attention of a few tokens over a KV cache in F32, F16 or Q8_0 (CACHE), split over the context.
 //
-// The cache of a layer is one row per token and kv head. A block takes one query head of one
-// token and a span of the context; its warps go through tiles of 32 keys with a running maximum,
-// and `combine` joins the spans. Spans begin at absolute positions, so a token's result has the
-// same bits in any window.
+// The cache of a layer is one row per token and kv head. A block takes the query heads of a kv head,
+// up to eight of them, for one token and a span of the context, so that a row of the cache is read
+// once for all of them. It goes through tiles of 128 keys with running maxima, and `combine` joins
+// the spans. Spans begin at absolute positions, so a token's result has the same bits in any window.
 #include "fixed.cuh"
 
-constexpr int WARPS = 4, TILE = WARP;
+constexpr int WARPS = 8, THREADS = WARPS * WARP, TILE = 128, HEADS = 8, LANES_OF_A_KEY = 4;
 constexpr int CACHE_F32 = 0, CACHE_F16 = 1, CACHE_Q8_0 = 2;
 
 #if CACHE == 0
@@ -19,110 +19,143 @@ DEVICE u64 cached_row_bytes(int size) {
     return CACHE == CACHE_Q8_0 ? u64(size / 32) * 34 : u64(size) * VALUE_BYTES;
 }
 
-// The lane's COUNT values of a cached row: those from lane · COUNT on. Written by an earlier
-// kernel of the same step, so read with ordinary loads.
-template <int COUNT> DEVICE void read_cached(const u8 *row, int lane, float *values) {
-    const int first = lane * COUNT;
+// Eight values of a cached row from `at` (a multiple of 8) on. Written by an earlier kernel of the
+// same step, so read with ordinary loads.
+DEVICE void read_eight(const u8 *row, int at, float *values) {
     if (CACHE == CACHE_F32) {
-        const float *at = reinterpret_cast<const float *>(row) + first;
+        const float *from = reinterpret_cast<const float *>(row) + at;
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) values[i] = at[i];
+        for (int i = 0; i < 8; ++i) values[i] = from[i];
     } else if (CACHE == CACHE_F16) {
-        const u32 *at = reinterpret_cast<const u32 *>(row + 2 * first);
+        const uint4 words = load128(row + 2 * at);
+        const u32 pairs[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
-        for (int i = 0; i < COUNT / 2; ++i) {
-            const u32 pair = at[i];
-            values[2 * i] = half_to_float(u16(pair));
-            values[2 * i + 1] = half_to_float(u16(pair >> 16));
-        }
+        for (int i = 0; i < 8; ++i) values[i] = half_to_float(u16(pairs[i / 2] >> (16 * (i % 2))));
     } else {
-        const u8 *block = row + first / 32 * 34;
-        const float scale = half_to_float(*reinterpret_cast<const u16 *>(block));
-        const i8 *at = reinterpret_cast<const i8 *>(block + 2 + first % 32);
+        const u8 *block = row + at / 32 * 34;
+        const float scale = half_to_float(load16(block));
+        u32 quants[2];
+        load_words<2>(block + 2 + at % 32, quants);
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) values[i] = float(at[i]) * scale;
+        for (int i = 0; i < 8; ++i)
+            values[i] = signed_byte_to_float((quants[i / 4] >> (8 * (i % 4))) & 255u) * scale;
     }
+}
+
+// One of them.
+DEVICE float read_one(const u8 *row, int at) {
+    if (CACHE == CACHE_F32) return reinterpret_cast<const float *>(row)[at];
+    if (CACHE == CACHE_F16) return half_to_float(load16(row + 2 * at));
+    const u8 *block = row + at / 32 * 34;
+    return signed_byte_to_float(block[2 + at % 32]) * half_to_float(load16(block));
 }
 
 // partials[t, h, split] = maximum, sum, then the SIZE values of sum(exp(score - maximum) · v).
 template <int SIZE>
 DEVICE void attend(const float *q, const u8 *keys, const u8 *values, const i32 *start,
                    float *partials, int heads, int kv_heads, float scale, int window, int span) {
-    constexpr int COUNT = SIZE / WARP;
-    const int split = blockIdx.x, head = blockIdx.y, token = blockIdx.z;
+    constexpr int KEY_GROUPS = THREADS / SIZE, CHUNKS = SIZE / (8 * LANES_OF_A_KEY);
+    __shared__ float query[HEADS][SIZE], scores[HEADS][TILE], joined[KEY_GROUPS][HEADS][SIZE];
+    __shared__ float largest[HEADS], totals[HEADS], shrinks[HEADS];
+    const int split = blockIdx.x, token = blockIdx.z;
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const int end = *start + token + 1, begin = window > 0 ? max(0, end - window) : 0;
     const int first = split * span, last = min(first + span, end);
     if (first >= end || last <= begin) return;
 
-    const int kv_head = head / (heads / kv_heads);
+    const int group = heads / kv_heads, pieces = (group + HEADS - 1) / HEADS;
+    const int kv_head = blockIdx.y / pieces, piece = blockIdx.y % pieces * HEADS;
+    const int count = min(HEADS, group - piece);
+    const u64 row = (u64(token) * heads + kv_head * group + piece);
     const u64 row_bytes = cached_row_bytes(SIZE), stride = row_bytes * kv_heads;
     keys += kv_head * row_bytes, values += kv_head * row_bytes;
-    float query[COUNT], sums[COUNT] = {};
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i)
-        query[i] = q[(u64(token) * heads + head) * SIZE + lane * COUNT + i];
+    for (int i = threadIdx.x; i < HEADS * SIZE; i += THREADS)
+        query[i / SIZE][i % SIZE] = i < count * SIZE ? q[row * SIZE + i] * scale : 0.0f;
     const float lowest = __int_as_float(0xff800000);
-    float largest = lowest, total = 0.0f;
+    if (threadIdx.x < HEADS) largest[threadIdx.x] = lowest, totals[threadIdx.x] = 0.0f;
+    float sums[HEADS] = {};
 
-    for (int tile = first + warp * TILE; tile < last; tile += WARPS * TILE) {
+    for (int tile = first; tile < last; tile += TILE) {
         if (tile + TILE <= begin) continue;
-        float score = lowest;
-        for (int i = 0; i < TILE; ++i) {
-            const int key = tile + i;
-            if (key < begin || key >= last) continue;
-            float row[COUNT], dot = 0.0f;
-            read_cached<COUNT>(keys + key * stride, lane, row);
+        __syncthreads();
+        const int part = lane % LANES_OF_A_KEY;
+#pragma unroll 1
+        for (int pass = 0; pass < TILE; pass += THREADS / LANES_OF_A_KEY) {
+            const int place = pass + threadIdx.x / LANES_OF_A_KEY, key = tile + place;
+            const bool seen = key >= begin && key < last;
+            float dots[HEADS] = {};
+            if (seen)
 #pragma unroll
-            for (int c = 0; c < COUNT; ++c) dot = fmaf(query[c], row[c], dot);
-            dot = warp_sum(dot) * scale;
-            if (lane == i) score = dot;
+                for (int c = 0; c < CHUNKS; ++c) {
+                    const int at = 8 * (c * LANES_OF_A_KEY + part);
+                    float k[8];
+                    read_eight(keys + key * stride, at, k);
+#pragma unroll
+                    for (int h = 0; h < HEADS; ++h)
+#pragma unroll
+                        for (int i = 0; i < 8; ++i) dots[h] = fmaf(query[h][at + i], k[i], dots[h]);
+                }
+#pragma unroll
+            for (int h = 0; h < HEADS; ++h) {
+                dots[h] += __shfl_xor_sync(ALL_LANES, dots[h], 1);
+                dots[h] += __shfl_xor_sync(ALL_LANES, dots[h], 2);
+                if (part == 0) scores[h][place] = seen ? dots[h] : lowest;
+            }
         }
-        const float grown = fmaxf(largest, warp_max(score));
-        const float shrink = expf(largest - grown), weight = expf(score - grown);
-        largest = grown;
-        total = total * shrink + warp_sum(weight);
+        __syncthreads();
+        // A warp a head: scores become weights.
+        float own[TILE / WARP], best = largest[warp], sum = 0.0f;
+        const float before = best;
 #pragma unroll
-        for (int c = 0; c < COUNT; ++c) sums[c] *= shrink;
-        for (int i = 0; i < TILE; ++i) {
-            const int key = tile + i;
-            if (key < begin || key >= last) continue;
-            const float share = __shfl_sync(ALL_LANES, weight, i);
-            float row[COUNT];
-            read_cached<COUNT>(values + key * stride, lane, row);
+        for (int i = 0; i < TILE / WARP; ++i) {
+            own[i] = scores[warp][WARP * i + lane];
+            best = fmaxf(best, own[i]);
+        }
+        best = warp_max(best);
 #pragma unroll
-            for (int c = 0; c < COUNT; ++c) sums[c] = fmaf(share, row[c], sums[c]);
+        for (int i = 0; i < TILE / WARP; ++i) {
+            own[i] = expf(own[i] - best), sum += own[i];
+            scores[warp][WARP * i + lane] = own[i];
+        }
+        sum = warp_sum(sum);
+        if (lane == 0) {
+            shrinks[warp] = expf(before - best), largest[warp] = best;
+            totals[warp] = totals[warp] * shrinks[warp] + sum;
+        }
+        __syncthreads();
+        const int dim = threadIdx.x % SIZE, upto = min(TILE, last - tile);
+#pragma unroll
+        for (int h = 0; h < HEADS; ++h) sums[h] *= shrinks[h];
+#pragma unroll 2
+        for (int place = max(0, begin - tile) / KEY_GROUPS * KEY_GROUPS + threadIdx.x / SIZE;
+             place < upto; place += KEY_GROUPS) {
+            // Keys that are not seen have no weight.
+            const float v = read_one(values + (tile + place) * stride, dim);
+#pragma unroll
+            for (int h = 0; h < HEADS; ++h) sums[h] = fmaf(scores[h][place], v, sums[h]);
         }
     }
 
-    __shared__ float maxima[WARPS], totals[WARPS], parts[WARPS][SIZE];
-    if (lane == 0) maxima[warp] = largest, totals[warp] = total;
 #pragma unroll
-    for (int c = 0; c < COUNT; ++c) parts[warp][lane * COUNT + c] = sums[c];
+    for (int h = 0; h < HEADS; ++h) joined[threadIdx.x / SIZE][h][threadIdx.x % SIZE] = sums[h];
     __syncthreads();
-    float top = lowest;
-#pragma unroll
-    for (int w = 0; w < WARPS; ++w) top = fmaxf(top, maxima[w]);
-    float *out = partials + ((u64(token) * heads + head) * gridDim.x + split) * (SIZE + 2);
-    for (int c = threadIdx.x; c < SIZE; c += blockDim.x) {
+    float *out = partials + (row * gridDim.x + split) * (SIZE + 2);
+    for (int i = threadIdx.x; i < count * SIZE; i += THREADS) {
         float sum = 0.0f;
 #pragma unroll
-        for (int w = 0; w < WARPS; ++w)
-            if (maxima[w] > lowest) sum = fmaf(expf(maxima[w] - top), parts[w][c], sum);
-        out[2 + c] = sum;
+        for (int g = 0; g < KEY_GROUPS; ++g) sum += joined[g][i / SIZE][i % SIZE];
+        out[u64(i / SIZE) * gridDim.x * (SIZE + 2) + 2 + i % SIZE] = sum;
     }
-    if (threadIdx.x == 0) {
-        float sum = 0.0f;
-        for (int w = 0; w < WARPS; ++w)
-            if (maxima[w] > lowest) sum = fmaf(expf(maxima[w] - top), totals[w], sum);
-        out[0] = top, out[1] = sum;
+    if (threadIdx.x < count) {
+        float *own = out + u64(threadIdx.x) * gridDim.x * (SIZE + 2);
+        own[0] = largest[threadIdx.x], own[1] = totals[threadIdx.x];
     }
 }
 
 extern "C" {
 
 #define ATTEND(SIZE)                                                                              \
-    __global__ void __launch_bounds__(WARPS *WARP) attend_##SIZE(                                 \
+    __global__ void __launch_bounds__(THREADS) attend_##SIZE(                                     \
         const float *q, const u8 *keys, const u8 *values, const i32 *start, float *partials,      \
         int heads, int kv_heads, float scale, int window, int span) {                             \
         attend<SIZE>(q, keys, values, start, partials, heads, kv_heads, scale, window, span);     \

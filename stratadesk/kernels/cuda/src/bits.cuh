@@ -1,31 +1,9 @@
-// Types, loads and conversions that every kernel uses. No header of the CUDA toolkit is needed.
+// Loads, conversions and sums that every kernel uses. No header of the CUDA toolkit is needed.
 #pragma once
-
-typedef unsigned char u8;
-typedef signed char i8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef int i32;
-typedef unsigned long long u64;
-
-#define DEVICE __device__ __forceinline__
+#include "machine.cuh"
 
 constexpr u32 ALL_LANES = 0xffffffffu;
 constexpr int WARP = 32;
-
-// An IEEE half as float, exactly.
-DEVICE float half_to_float(u16 bits) {
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-}
-
-// The nearest half, ties to even.
-DEVICE u16 float_to_half(float value) {
-    u16 bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
-}
 
 // Loads from any memory. `at` must be a multiple of the size.
 DEVICE u16 load16(const u8 *at) { return *reinterpret_cast<const u16 *>(at); }
@@ -91,6 +69,18 @@ DEVICE float block_sum(float value, float *scratch) {
     float total = 0.0f;
     for (int warp = 0; warp < warps; ++warp) total += scratch[warp];
     return total;
+}
+
+// The largest value of a block, in every thread.
+DEVICE float block_max(float value, float *scratch) {
+    const int warps = (blockDim.x + WARP - 1) / WARP;
+    value = warp_max(value);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
+    __syncthreads();
+    float largest = scratch[0];
+    for (int warp = 1; warp < warps; ++warp) largest = fmaxf(largest, scratch[warp]);
+    return largest;
 }
 
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }

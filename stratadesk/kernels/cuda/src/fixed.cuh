@@ -41,9 +41,3 @@ DEVICE void write_fixed(u8 *row, u32 columns, u32 at, float value) {
     if (at % 32 == 0) scales[at / 32] = scale;
     if (at % 8 == 0) scales[columns / 32 + at / 8] = sum;
 }
-
-DEVICE int add_dot(u32 a, u32 b, int sum) {
-    int out;
-    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(sum));
-    return out;
-}

@@ -1,74 +1,40 @@
-// The router: scores, the best experts, their weights. One warp a token.
+// The router: scores, the best experts, their weights. One block a token, one thread an expert.
 #include "bits.cuh"
 
 constexpr int SOFTMAX = 0, SIGMOID = 1, SELECTED = 2;
-constexpr int MOST_EXPERTS = 1024, SCORES = MOST_EXPERTS / WARP, MOST_USED = 32;
+constexpr int MOST_EXPERTS = 1024, MOST_USED = 32;
 
-extern "C" __global__ void __launch_bounds__(WARP)
+// A thread counts the experts that are better than its own, which is its place among the best: of
+// equal ones those of lower index are better, and a NaN is as good as the lowest.
+extern "C" __global__ void __launch_bounds__(MOST_EXPERTS)
     route(const float *logits, const float *bias, i32 *chosen, float *weights, int experts,
           int used, int score, int renormalise, float scale) {
-    const int lane = threadIdx.x;
+    __shared__ float ranked[MOST_EXPERTS], kept[MOST_USED], scratch[WARP];
+    const int expert = threadIdx.x;
+    const bool real = expert < experts;
+    const float lowest = __int_as_float(0xff800000);
     logits += u64(blockIdx.x) * experts;
     chosen += u64(blockIdx.x) * used, weights += u64(blockIdx.x) * used;
-    const float lowest = __int_as_float(0xff800000);
 
-    // Lane l keeps experts l, l + 32, …: scores to choose by, and whether they are still to choose.
-    float values[SCORES];
-    float largest = lowest;
-#pragma unroll
-    for (int i = 0; i < SCORES; ++i) {
-        const int expert = lane + WARP * i;
-        values[i] = expert < experts ? logits[expert] : lowest;
-        largest = fmaxf(largest, values[i]);
-    }
-    largest = warp_max(largest);
-    float total = 0.0f;
+    const float logit = real ? logits[expert] : lowest;
+    const float largest = block_max(logit, scratch);
+    float value = logit;
     if (score == SOFTMAX) {
-#pragma unroll
-        for (int i = 0; i < SCORES; ++i)
-            if (lane + WARP * i < experts) total += values[i] = expf(values[i] - largest);
-        total = warp_sum(total);
+        value = real ? expf(logit - largest) : 0.0f;
+        value /= block_sum(value, scratch);
     }
-#pragma unroll
-    for (int i = 0; i < SCORES; ++i) {
-        const int expert = lane + WARP * i;
-        if (expert >= experts) continue;
-        if (score == SOFTMAX) values[i] /= total;
-        if (score == SIGMOID) values[i] = sigmoid(values[i]);
-    }
+    if (score == SIGMOID) value = sigmoid(logit);
+    float rank_by = bias && real ? value + bias[expert] : value;
+    if (!real || !(rank_by >= lowest)) rank_by = lowest;
+    ranked[expert] = rank_by;
+    __syncthreads();
 
-    __shared__ float kept[MOST_USED];
-    u32 taken = 0;
-    for (int k = 0; k < used; ++k) {
-        float best = lowest;
-        int where = MOST_EXPERTS;
-#pragma unroll
-        for (int i = 0; i < SCORES; ++i) {
-            const int expert = lane + WARP * i;
-            if (expert >= experts || taken >> i & 1u) continue;
-            float value = bias ? values[i] + bias[expert] : values[i];
-            // A NaN compares with nothing: as the lowest, it cannot lead to an expert that is none.
-            if (!(value >= lowest)) value = lowest;
-            if (value > best || where == MOST_EXPERTS) best = value, where = expert;
-        }
-        // The best of all lanes; equal ones: the one with the lowest index.
-#pragma unroll
-        for (int distance = WARP / 2; distance; distance >>= 1) {
-            const float other = __shfl_xor_sync(ALL_LANES, best, distance);
-            const int at = __shfl_xor_sync(ALL_LANES, where, distance);
-            if (at != MOST_EXPERTS &&
-                (where == MOST_EXPERTS || other > best || (other == best && at < where)))
-                best = other, where = at;
-        }
-        float value = 0.0f;
-#pragma unroll
-        for (int i = 0; i < SCORES; ++i)
-            if (lane + WARP * i == where) value = values[i], taken |= 1u << i;
-        value = __shfl_sync(ALL_LANES, value, where % WARP);
-        if (lane == 0) chosen[k] = where, kept[k] = value;
-    }
-    __syncwarp();
-    if (lane) return;
+    int better = 0;
+    for (int other = 0; other < experts; ++other)
+        better += ranked[other] > rank_by || (ranked[other] == rank_by && other < expert);
+    if (real && better < used) chosen[better] = expert, kept[better] = value;
+    __syncthreads();
+    if (expert) return;
 
     float sum = 0.0f;
     if (score == SELECTED) {

@@ -1,0 +1,117 @@
+"""Guards against kernels that compute something else, where there is no card.
+
+The tests of `tests/gpu` for single operations at small sizes, with the sources run on the CPU by an
+emulator (`emulation/`).
+"""
+
+from pathlib import Path
+
+import pytest
+
+from stratadesk.kernels.cuda import programs
+from stratadesk.kernels.router_spec import RouterScore
+from tests.gpu import test_joined as joined
+from tests.gpu import test_ops as ops
+from tests.gpu import test_rows as rows
+from tests.gpu.bench import Bench
+from tests.kernels.cuda.emulation.bench import EmulatedBench
+from tests.kernels.cuda.emulation.kernels import COMPILER
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return EmulatedBench()
+
+
+@pytest.mark.parametrize("name", programs.FORMATS)
+def test_rows_and_products_of_every_format(name: str, golden_dir: Path, bench: Bench) -> None:
+    rows.test_values_are_those_of_the_reference(name, golden_dir, bench)
+    for tokens in (1, 5):
+        rows.test_products_are_those_of_the_values(name, tokens, golden_dir, bench)
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 5, 8])
+@pytest.mark.parametrize("columns", [128, 96])
+def test_products_of_one_input(bench: Bench, tokens: int, columns: int) -> None:
+    joined.test_products_of_one_input_in_one_launch(bench, tokens, columns)
+
+
+def test_sums_where_products_are_made(bench: Bench) -> None:
+    joined.test_a_product_that_is_summed_where_it_is_made(bench, 1)
+
+
+@pytest.mark.parametrize("tokens", [1, 6])
+@pytest.mark.parametrize(("width", "inner"), [(96, 96), (64, 36)])
+def test_feed_forwards(bench: Bench, tokens: int, width: int, inner: int) -> None:
+    joined.test_feed_forwards(bench, tokens, width, inner)
+
+
+@pytest.mark.parametrize("tokens", [1, 3])
+@pytest.mark.parametrize(
+    ("count", "used", "width", "inner"), [(5, 3, 96, 64), (16, 1, 64, 32), (24, 10, 64, 64)]
+)
+@pytest.mark.parametrize("fused", [False, True])
+def test_experts(
+    bench: Bench, tokens: int, count: int, used: int, width: int, inner: int, *, fused: bool
+) -> None:
+    joined.test_experts(bench, tokens, count, used, width, inner, fused=fused)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("norms", [False, True])
+def test_heads(bench: Bench, *, gated: bool, norms: bool) -> None:
+    joined.test_heads(bench, 16, 2, 256, 32, gated=gated, norms=norms)
+    joined.test_heads(bench, 5, 5, 64, 32, gated=gated, norms=norms)
+
+
+def test_gates(bench: Bench) -> None:
+    joined.test_a_gate_joins_its_attention(bench)
+    joined.test_gates_are_made_where_the_delta_rule_reads_them(bench)
+
+
+@pytest.mark.parametrize(
+    ("size", "heads", "kv_heads", "start", "tokens", "window"),
+    [
+        *((256, 16, 2, start, 1, 0) for start in (0, 1, 31, 127, 128)),
+        *((128, 6, 2, 126, 5, 0), (64, 4, 4, 40, 3, 0), (64, 18, 2, 20, 1, 0)),
+        *((64, 8, 2, 150, 2, 128), (64, 8, 2, 0, 8, 3), (64, 4, 2, 300, 1, 20)),
+    ],
+)
+@pytest.mark.parametrize("form", ["F32", "F16", "Q8_0"])
+def test_attention(
+    bench: Bench,
+    size: int,
+    heads: int,
+    kv_heads: int,
+    start: int,
+    tokens: int,
+    window: int,
+    form: str,
+) -> None:
+    ops.test_attention(bench, size, heads, kv_heads, start, tokens, window, form)
+
+
+def test_delta_nets(bench: Bench) -> None:
+    ops.test_the_delta_rule_over_several_steps(bench, 64, 2, 4)
+    ops.test_the_convolution_over_several_steps(bench)
+
+
+@pytest.mark.parametrize("score", list(RouterScore))
+@pytest.mark.parametrize(("count", "used"), [(256, 8), (512, 10), (3, 3)])
+def test_routing(bench: Bench, score: RouterScore, count: int, used: int) -> None:
+    for biased in (False, True):
+        ops.test_routing(bench, score, count, used, biased=biased)
+    ops.test_a_router_of_nans_chooses_experts_that_exist(bench)
+
+
+@pytest.mark.parametrize("gate", ["", "silu", "sigmoid"])
+def test_norms(bench: Bench, gate: str) -> None:
+    for width in (2_048, 128, 33, 1):
+        ops.test_rms_norms(bench, width, gate)
+
+
+def test_rotations(bench: Bench) -> None:
+    for start in (0, 262_000):
+        ops.test_rotations_at_far_positions(bench, start)
