@@ -126,6 +126,7 @@ class Search:
             Skipped(Path("~/.cache/llama.cpp/big-00001-of-00004.gguf"), "3 shards are missing"),
         ]
     )
+    searched: tuple[()] = ()
 
 
 class DemoEngine:

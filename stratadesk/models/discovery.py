@@ -15,6 +15,7 @@ from stratadesk.errors import StrataDeskError
 from stratadesk.models.candidates import Candidate, candidates
 from stratadesk.models.file_type import quantization
 from stratadesk.models.found import Discovery, FoundModel, SkippedFile
+from stratadesk.models.guide import BUNDLED
 from stratadesk.models.stores import Store
 from stratadesk.units import KIB
 
@@ -23,14 +24,15 @@ _SAMPLE_BYTES = 64 * KIB
 
 def discover(stores: Iterable[Store]) -> Discovery:
     """Search the stores in their order; of several copies the first one found is listed."""
-    found = _Collection()
-    for store in stores:
+    found, searched = _Collection(), list(stores)
+    for store in searched:
         for candidate in candidates(store):
             if isinstance(candidate, SkippedFile):
                 found.skip(candidate)
             else:
                 found.judge(candidate, store.name)
-    return Discovery(found.models, found.skipped)
+    places = [store for store in searched if store.name != BUNDLED]
+    return Discovery(found.models, found.skipped, places)
 
 
 class _Collection:

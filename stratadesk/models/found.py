@@ -1,9 +1,10 @@
 """What a search for models gives."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stratadesk.models.guide import BUNDLED
+from stratadesk.models.stores import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,15 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """All models found, the guide first, by store and name, and everything that was passed over."""
+    """All models found, the guide first, by store and name, and everything that was passed over.
+
+    `searched` are the folders that were looked into, whether they exist or not; the guide's is not
+    among them.
+    """
 
     models: list[FoundModel]
     skipped: list[SkippedFile]
+    searched: list[Store] = field(default_factory=list)
 
     @property
     def others(self) -> list[FoundModel]:

@@ -87,8 +87,24 @@ class SkippedEntry(Protocol):
         """Why it was passed over, in words."""
 
 
+class Place(Protocol):
+    """A folder that was searched."""
+
+    @property
+    def name(self) -> str:
+        """Whose it is, in words: "LM Studio"."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder."""
+
+
 class ModelSearch(Protocol):
     """What a search for models found."""
+
+    @property
+    def searched(self) -> Sequence[Place]:
+        """The folders that were searched, whether they exist or not."""
 
     @property
     def models(self) -> Sequence[ModelEntry]:

@@ -66,11 +66,20 @@ class Skipped:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A folder that was searched."""
+
+    name: str
+    folder: Path
+
+
+@dataclass(frozen=True)
 class Search:
     """What a search found."""
 
     models: list[Found] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    searched: list[Place] = field(default_factory=list)
 
 
 class ScriptedEngine:

@@ -12,7 +12,7 @@ from stratadesk.tui.screens.picker_screen import PickerScreen
 from stratadesk.tui.widgets.model_picks import ModelPicks
 from tests.tui import scripted_engine as script
 from tests.tui.looking import rows_of, text_of, wait_for_text, wait_until
-from tests.tui.scripted_engine import MODEL, Found, ScriptedEngine, Search, Skipped, make_app
+from tests.tui.scripted_engine import MODEL, Found, Place, ScriptedEngine, Search, Skipped, make_app
 
 RUNS = Found("Qwen3 30B A3B", Path("a.gguf"), "Hugging Face", shards=2)
 BLOCKED = Found(
@@ -58,12 +58,23 @@ async def test_skipped_files_are_counted_and_explained_on_demand() -> None:
         assert "mmproj.gguf" in text_of(pilot.app)
 
 
-async def test_nothing_found_says_where_to_get_a_model() -> None:
-    engine = ScriptedEngine()
-    async with make_app(engine, model=None).run_test() as pilot:
-        await wait_for_text(pilot, "No model was found")
-        words = " ".join(text_of(pilot.app).split())
-        for hint in ("LM Studio", "Hugging Face", "Qwen3-30B-A3B", "STRATADESK_MODELS"):
+PLACES = [
+    Place("STRATADESK_MODELS", Path("/mnt/my\x1b[2Jmodels")),
+    Place("LM Studio", Path.home() / ".lmstudio" / "models"),
+    Place("LM Studio", Path.home() / ".cache" / "lm-studio" / "models"),
+    Place("Ollama", Path.home() / ".ollama" / "models"),
+]
+
+
+async def test_nothing_found_says_where_it_was_looked_and_what_to_do() -> None:
+    app = make_app(ScriptedEngine(), model=None, found=Search(searched=PLACES))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_text(pilot, "No model was found on this machine.")
+        rows = [row.strip() for row in rows_of(app)]
+        assert "STRATADESK_MODELS: /mnt/my␛[2Jmodels" in rows
+        assert "LM Studio: ~/.lmstudio/models, ~/.cache/lm-studio/models" in rows
+        words = " ".join(" ".join(rows).split())
+        for hint in ("-m FILE starts", "stratadesk models lists", "Qwen3-30B-A3B", "The guide,"):
             assert hint in words
         await pilot.press("escape")
         await wait_for_text(pilot, "F2 chooses one")
@@ -143,9 +154,11 @@ async def test_the_guide_stands_behind_the_models_that_run_and_says_when_it_is_a
         await wait_for_text(pilot, "3 models found")
         shown = text_of(pilot.app)
         assert shown.index("Qwen3 30B") < shown.index("guide") < shown.index("Mixtral")
-    async with make_app(ScriptedEngine(), model=None, found=Search([guide])).run_test() as pilot:
+    alone = Search([guide], [Skipped(Path("mmproj.gguf"), "a vision projector")], PLACES * 2)
+    async with make_app(ScriptedEngine(), model=None, found=alone).run_test() as pilot:
         await wait_for_text(pilot, "No other model was found")
-        assert "bundled" in text_of(pilot.app)
+        for fact in ("The guide below", "bundled", "1 file passed over", "^Q quit"):
+            assert fact in text_of(pilot.app), fact
 
 
 class OneMade(OneCard):

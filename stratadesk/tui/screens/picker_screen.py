@@ -16,6 +16,7 @@ from stratadesk.errors import StrataDeskError
 from stratadesk.keys import find_key
 from stratadesk.models.guide import BUNDLED
 from stratadesk.tui.bindings import bind
+from stratadesk.tui.empty_picker import nothing_found
 from stratadesk.tui.figures import plural
 from stratadesk.tui.model_filter import narrowed
 from stratadesk.tui.ports import Discover, ModelEntry, ModelSearch, SkippedEntry
@@ -25,12 +26,6 @@ from stratadesk.tui.widgets.model_list import ModelItem
 from stratadesk.tui.widgets.model_picks import ModelPicks
 
 SEARCHING = "Looking for GGUF files …"
-GET_ONE = (
-    "Get one with LM Studio or from Hugging Face, for example a Qwen3-30B-A3B GGUF; for a folder "
-    "of your own set STRATADESK_MODELS to its path."
-)
-NOTHING_FOUND = f"No model was found on this machine. {GET_ONE}"
-GUIDE_ALONE = f"No other model was found on this machine. {GET_ONE}"
 NO_MATCH = "No model matches {typed}; {back} takes a letter back, {all} shows all."
 
 
@@ -60,7 +55,7 @@ class PickerScreen(Screen[Path | None]):
         self._found: ModelSearch | None = None
         self._shown: list[ModelEntry] = []
         self._typed = ""
-        self._keys = KeyBar(picker_keys(filtered=False))
+        self._keys = KeyBar(picker_keys(0, filtered=False))
 
     def compose(self) -> ComposeResult:
         """Make the heading, the list, the skipped files and the keys."""
@@ -127,9 +122,9 @@ class PickerScreen(Screen[Path | None]):
     async def _filter(self, typed: str) -> None:
         """List the models that `typed` leaves, the first one highlighted."""
         self._typed = typed
-        self._keys.show(picker_keys(filtered=bool(typed)))
         if self._found is None:
             return
+        self._keys.show(picker_keys(len(self._found.models), filtered=bool(typed)))
         wanted = narrowed(sorted(self._found.models, key=_rank), typed)
         self._note(_filtered(typed, wanted, self._found) if typed else _summary(self._found))
         if wanted == self._shown:
@@ -154,14 +149,14 @@ class PickerScreen(Screen[Path | None]):
         self.query_one("#skipped-files", Static).update("\n".join(rows))
 
 
-def picker_keys(*, filtered: bool) -> tuple[KeyItem, ...]:
+def picker_keys(models: int, *, filtered: bool) -> tuple[KeyItem, ...]:
     """Return the footer: what is typed filters, and a filter is taken back before the screen is."""
     filters = KeyItem("widen", "screen.widen", weight=3)
     if not filtered:
         filters = replace(filters, typed="A-Z", says="filter")
     return (
         KeyItem("help", "app.show_help", weight=1),
-        filters,
+        *((filters,) if models > 1 else ()),
         KeyItem("stop", "screen.close", weight=2, says="show all" if filtered else "back"),
         KeyItem("quit", "app.quit", weight=4),
     )
@@ -181,10 +176,8 @@ def _rank(model: ModelEntry) -> tuple[bool, bool]:
 
 
 def _summary(found: ModelSearch) -> str:
-    if not found.models:
-        return NOTHING_FOUND
     if all(model.store == BUNDLED for model in found.models):
-        return GUIDE_ALONE
+        return nothing_found(found)
     blocked = sum(not model.supported for model in found.models)
     note = f" · {blocked} cannot run in this version" if blocked else ""
     return f"{plural(len(found.models), 'model')} found{note} · Enter starts one"
