@@ -4,7 +4,17 @@
 `SamplingSettings` (`engine/commands.py`) from what was given.
 """
 
+import re
 from dataclasses import dataclass, replace
+
+LONGEST_TEXT = 4096
+"""Characters of a value that is text; a file path of the systems it runs on has no more."""
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_BUT_LINES = re.compile(rf"(?![\t\n\r]){_CONTROLS.pattern}")
+
+MOST_TOKENS = 2**31 - 1
+"""Tokens are counted in 32 bits."""
 
 Value = str | int | float | None
 
@@ -15,8 +25,10 @@ class Flag:
 
     `aliases` are llama.cpp's names of the same thing, accepted but not listed. `kind` converts
     the text; `low` and `high` are inclusive bounds of a number. `unset` is an extra number that
-    stands for `default`, as llama.cpp's -1 does. `words` are accepted beside numbers. A `repeated`
-    flag may be given several times and fills a tuple. A flag of kind bool has a `--no-` twin.
+    stands for `default`, as llama.cpp's -1 does, and `unset_means` says what that is. `words` are
+    accepted beside numbers. Text has no control characters, but with `lines` it may have line
+    breaks and tabs. A `repeated` flag may be given several times and fills a tuple. A flag of
+    kind bool has a `--no-` twin.
     """
 
     field: str
@@ -29,8 +41,10 @@ class Flag:
     low: float | None = None
     high: float | None = None
     unset: int | None = None
+    unset_means: str = ""
     words: tuple[str, ...] = ()
     repeated: bool = False
+    lines: bool = False
 
     def parse(self, text: str) -> Value:
         """Convert `text`; raises ValueError whose message says what is allowed."""
@@ -41,7 +55,7 @@ class Flag:
         except (ValueError, KeyError):
             raise ValueError(self.allowed()) from None
         if isinstance(value, str):
-            return value
+            return value if self.choices else self._checked_text(value)
         if value == self.unset:
             return self.default
         above = self.low is None or value >= self.low
@@ -54,13 +68,31 @@ class Flag:
         """Say in words which values are allowed."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
-        noun = _NOUNS[self.kind]
-        noun = " or ".join((*self.words, noun))
-        if self.low is None:
-            return noun
-        if self.high is None:
-            return f"{noun}, {_figure(self.low)} or more"
-        return f"{noun} from {_figure(self.low)} to {_figure(self.high)}"
+        allowed = " or ".join((*self.words, _NOUNS[self.kind]))
+        if self.low is not None and self.high is None:
+            allowed += f", {_figure(self.low)} or more"
+        elif self.low is not None and self.high is not None:
+            allowed += f" from {_figure(self.low)} to {_figure(self.high)}"
+        return allowed if self.unset is None else f"{allowed}, or {self.unset} {self.unset_means}"
+
+    def _checked_text(self, text: str) -> str:
+        if not text.strip() and not (self.lines and text):
+            raise ValueError("a text that says something")
+        if len(text) > LONGEST_TEXT:
+            raise ValueError(f"a text of at most {LONGEST_TEXT:,} characters")
+        if (_BUT_LINES if self.lines else _CONTROLS).search(text):
+            raise ValueError("a text without control characters")
+        return text
+
+
+def quoted(value: object) -> str:
+    r"""Write a value that is refused for a sentence: escaped, and no longer than a line.
+
+    >>> quoted("\x1b[1m"), len(quoted("a" * 1_000_000))
+    ("'\\x1b[1m'", 80)
+    """
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:78]}…{text[-1]}"
 
 
 def _figure(number: float) -> str:
@@ -92,6 +124,7 @@ ENGINE_FLAGS = (
         "tokens the context holds; 0 takes the model's own length, at most 32,768",
         aliases=("--ctx-size",),
         low=0,
+        high=MOST_TOKENS,
     ),
     Flag(
         "kv_format",
@@ -113,7 +146,15 @@ SAMPLING_FLAGS = (
         low=0,
         high=100,
     ),
-    Flag("top_k", ("--top-k",), int, 40, "keep the K likeliest tokens; 0 keeps all", low=0),
+    Flag(
+        "top_k",
+        ("--top-k",),
+        int,
+        40,
+        "keep the K likeliest tokens; 0 keeps all",
+        low=0,
+        high=MOST_TOKENS,
+    ),
     Flag(
         "top_p",
         ("--top-p",),
@@ -166,6 +207,7 @@ SAMPLING_FLAGS = (
         64,
         "how many tokens back the penalties look",
         low=0,
+        high=MOST_TOKENS,
     ),
     Flag(
         "seed",
@@ -176,6 +218,7 @@ SAMPLING_FLAGS = (
         low=0,
         high=2**64 - 1,
         unset=-1,
+        unset_means="for a fresh one",
     ),
     Flag(
         "stop",
@@ -185,6 +228,7 @@ SAMPLING_FLAGS = (
         "end the answer before this text; may be repeated",
         aliases=("-r", "--reverse-prompt"),
         repeated=True,
+        lines=True,
     ),
 )
 
@@ -196,7 +240,9 @@ MAX_TOKENS = Flag(
     "tokens to generate at most; 0 goes on until the context is full",
     aliases=("--n-predict",),
     low=0,
+    high=MOST_TOKENS,
     unset=-1,
+    unset_means="for no limit",
 )
 
 
@@ -213,6 +259,7 @@ LOGITS_FLAGS = (
         "tokens computed at once; 0 takes all",
         aliases=("--prefill", "-ub", "--ubatch-size"),
         low=0,
+        high=MOST_TOKENS,
     ),
     replace(_engine_flag("kv_format"), default="f32"),
     _engine_flag("device"),

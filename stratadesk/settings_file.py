@@ -12,6 +12,7 @@ from typing import cast
 from stratadesk.errors import StrataDeskError, UsageError
 from stratadesk.file_safety import keep_aside, locked, replace_text
 from stratadesk.paths import folders
+from stratadesk.settings import quoted
 from stratadesk.settings_schema import Setting, find_setting, nearest_key
 from stratadesk.settings_toml import NotTomlError, entries_of, key_lines, parse_toml
 from stratadesk.settings_values import Kept, from_file
@@ -137,7 +138,7 @@ def _checked(path: Path, line: int | None, key: str, raw: object) -> "Kept | Pro
     try:
         return from_file(setting.flag, raw)
     except ValueError as error:
-        return Problem(path, line, key, f"{raw!r} is not {error}.")
+        return Problem(path, line, key, f"{quoted(raw)} is not {error}.")
 
 
 def _refuse_wrong(setting: Setting, value: Kept) -> None:
@@ -146,7 +147,7 @@ def _refuse_wrong(setting: Setting, value: Kept) -> None:
         from_file(setting.flag, raw)
     except ValueError as error:
         raise UsageError(
-            f"{setting.key}: {raw!r} is not {error}.", "Choose a value that is allowed."
+            f"{setting.key}: {quoted(raw)} is not {error}.", "Choose a value that is allowed."
         ) from None
 
 

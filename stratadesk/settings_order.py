@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from stratadesk.errors import UsageError
+from stratadesk.settings import quoted
 from stratadesk.settings_file import (
     FileContents,
     Problem,
@@ -122,7 +123,9 @@ def _told_by_variable(setting: Setting, environment: Mapping[str, str]) -> Itera
         value = from_environment(setting, environment)
     except ValueError as error:
         text = environment[setting.variable]
-        raise UsageError(f"{setting.variable}={text} is not {error}.", "Change it.") from None
+        raise UsageError(
+            f"{setting.variable}={quoted(text)[1:-1]} is not {error}.", "Change it."
+        ) from None
     if value is not None:
         yield Told(value, Source.ENVIRONMENT, setting.variable)
 

@@ -35,7 +35,7 @@ def from_text(flag: Flag, text: str) -> Value:
 def from_texts(flag: Flag, texts: Sequence[str]) -> Kept:
     """Convert what a command was given: one text, or any number for a repeated flag."""
     if flag.repeated:
-        return tuple(texts)
+        return tuple(str(from_text(flag, text)) for text in texts)
     if len(texts) != 1:
         raise ValueError(f"{flag.allowed()}, once")
     return from_text(flag, texts[0])
@@ -51,7 +51,8 @@ def from_environment(setting: Setting, environment: Mapping[str, str]) -> Kept:
         return None
     if setting.flag.field == "folders":
         return tuple(filter(None, map(str.strip, text.split(os.pathsep))))
-    return (text,) if setting.flag.repeated else from_text(setting.flag, text)
+    value = from_text(setting.flag, text)
+    return (str(value),) if setting.flag.repeated else value
 
 
 def default_of(flag: Flag) -> Kept:
@@ -61,6 +62,7 @@ def default_of(flag: Flag) -> Kept:
 
 def _texts(flag: Flag, raw: object) -> tuple[str, ...]:
     items = raw if isinstance(raw, list) else [raw]
-    if not all(isinstance(item, str) for item in items):
+    texts = [item for item in items if isinstance(item, str)]
+    if len(texts) != len(items):
         raise ValueError(f"{flag.allowed()}, or a list of it")
-    return tuple(items)
+    return tuple(str(from_text(flag, text)) for text in texts)

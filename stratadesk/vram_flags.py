@@ -4,7 +4,10 @@
 context and the KV format among the engine's own; `MACHINE_FLAGS` say what there is to plan for.
 """
 
-from stratadesk.settings import ENGINE_FLAGS, Flag
+from stratadesk.settings import ENGINE_FLAGS, MOST_TOKENS, Flag
+
+MOST_MIB = 10_000_000
+"""Far above the memory of any card."""
 
 VRAM_FLAGS = (
     Flag(
@@ -14,6 +17,7 @@ VRAM_FLAGS = (
         590,
         "MiB of the card that stay free in every phase",
         low=0,
+        high=MOST_MIB,
     ),
     Flag(
         "expert_cache",
@@ -22,6 +26,7 @@ VRAM_FLAGS = (
         "auto",
         "expert slots on the card in all; 1 keeps the staging slot alone",
         low=1,
+        high=MOST_TOKENS,
         words=("auto",),
     ),
     Flag(
@@ -34,6 +39,7 @@ VRAM_FLAGS = (
         low=1,
         high=8192,
         unset=0,
+        unset_means="for auto",
         words=("auto",),
     ),
     Flag(
@@ -59,6 +65,7 @@ VRAM_FLAGS = (
         "auto",
         "up to so many fresh tokens are read like answers are written, lending nothing",
         low=0,
+        high=MOST_TOKENS,
         words=("auto",),
     ),
     Flag(
@@ -93,7 +100,7 @@ VRAM_FLAGS = (
 )
 
 MACHINE_FLAGS = (
-    Flag("vram_mib", ("--vram-mib",), int, 8151, "MiB the card has", low=1, high=10_000_000),
+    Flag("vram_mib", ("--vram-mib",), int, 8151, "MiB the card has", low=1, high=MOST_MIB),
     Flag(
         "free_mib",
         ("--free-mib",),
@@ -102,6 +109,7 @@ MACHINE_FLAGS = (
         "MiB free for the engine; without it, 700 for other programs and 300 for the CUDA "
         "context are taken off the card",
         low=0,
+        high=MOST_MIB,
     ),
     Flag("ram_gib", ("--ram-gib",), float, 32, "GiB of RAM", low=0.1, high=1_000_000),
     Flag(

@@ -68,7 +68,9 @@ def test_validate_names_file_key_line_and_nearest_key(capsys: Output, tmp_path: 
     bad.write_text("[sampling]\ntop_k = -1.5\ntemprature = 1\n")
     assert main(["config", "validate", str(bad)]) == ExitCode.USAGE
     first, second = capsys.readouterr().out.splitlines()
-    assert first == f"{bad}, line 2, sampling.top_k: -1.5 is not a whole number, 0 or more."
+    assert (
+        first == f"{bad}, line 2, sampling.top_k: -1.5 is not a whole number from 0 to 2147483647."
+    )
     assert second.startswith(f"{bad}, line 3: There is no setting 'sampling.temprature'.")
     assert second.endswith("The nearest is sampling.temperature.")
 
@@ -117,8 +119,9 @@ def test_set_takes_a_value_out_where_llama_cpp_writes_minus_one(capsys: Output) 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["top_k", "many"], "sampling.top_k: 'many' is not a whole number, 0 or more."),
-        (["top_k", "1", "2"], "'1 2' is not a whole number, 0 or more, once."),
+        (["top_k", "many"], "sampling.top_k: 'many' is not a whole number from 0 to 2147483647."),
+        (["top_k", "1", "2"], "'1 2' is not a whole number from 0 to 2147483647, once."),
+        (["theme", "zzz"], "'zzz' is not one of strata-dark, strata-light, strata-contrast, "),
         (["monitor", "huge"], "'huge' is not one of wide, narrow, off."),
         (["temp", "1"], "There is no setting 'temp'. The nearest is sampling.temperature."),
     ],
@@ -127,6 +130,72 @@ def test_set_refuses_what_is_not_allowed(arguments: list[str], said: str, capsys
     assert main(["config", "set", *arguments]) == ExitCode.USAGE
     assert said in capsys.readouterr().err
     assert not user_file().exists()
+
+
+ODD_TEXTS = {
+    "nonsense": "zzz",
+    "empty": "",
+    "blank": "  ",
+    "escape": "\x1b[31mred",
+    "of eight bits": "\x9b31m",
+    "bell": "a\x07",
+    "lines": "a\nb",
+    "not UTF-8": "\udcff",
+    "huge number": "9" * 5000,
+    "beyond": "1e999",
+    "not a number": "nan",
+    "negative": "-99999",
+    "long": "x" * 100_000,
+}
+ANY_TEXT = {"models.model", "models.folders", "sampling.stop"}
+
+
+@pytest.mark.parametrize("odd", ODD_TEXTS.values(), ids=ODD_TEXTS)
+def test_set_refuses_odd_values_of_every_setting(odd: str, capsys: Output) -> None:
+    """What is not allowed is told in a line that shows no control character, and is not kept."""
+    plain = odd.isprintable() and odd.strip() and len(odd) < 100
+    ends = odd in ("  ", "a\nb")  # An answer may well be ended at spaces or a new line.
+    for setting in all_settings():
+        code = main(["config", "set", setting.key, "--", odd])
+        said = capsys.readouterr().err
+        taken = setting.key in ANY_TEXT and (plain or (ends and "stop" in setting.key))
+        assert code == (ExitCode.OK if taken else ExitCode.USAGE), setting.key
+        if not taken:
+            assert said.startswith(f"stratadesk: {setting.key}: ")
+            assert setting.flag.allowed().partition(", once")[0] in said or "text" in said
+            assert said.removesuffix("\n").isprintable()
+            assert len(said) < 600
+    kept = read_settings(user_file())
+    assert kept.problems == ()
+    assert kept.values.keys() <= ANY_TEXT
+
+
+@pytest.mark.parametrize("words", ["Füße", "日本語", "a path with spaces", "👩‍🚀"])
+def test_set_keeps_any_text_that_can_be_read(words: str, capsys: Output) -> None:
+    assert main(["config", "set", "folders", words]) == 0
+    assert read_settings(user_file()).values == {"models.folders": (words,)}
+    assert main(["config", "show"]) == 0
+    assert words in capsys.readouterr().out
+
+
+def test_every_theme_can_be_set() -> None:
+    for name in ("strata-light", "nord"):
+        assert main(["config", "set", "theme", name]) == 0
+        assert read_settings(user_file()).values == {"interface.theme": name}
+
+
+def test_no_variable_reaches_the_terminal_as_it_is(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRATADESK_THEME", "\x1b[31mred")
+    assert main(["config", "show"]) == ExitCode.USAGE
+    assert "STRATADESK_THEME=\\x1b[31mred is not a text without" in capsys.readouterr().err
+    monkeypatch.delenv("STRATADESK_THEME")
+    monkeypatch.setenv("STRATADESK_MODELS", "/a\x9b31m\x7f")
+    assert main(["config", "show"]) == 0
+    shown = capsys.readouterr().out
+    assert '["/a\\u009B31m\\u007F"]' in shown
+    assert tomllib.loads(shown)["models"]["folders"] == ["/a\x9b31m\x7f"]
 
 
 def test_set_says_when_something_stronger_decides(

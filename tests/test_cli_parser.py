@@ -91,6 +91,13 @@ def test_what_this_version_refuses_is_not_offered(
     assert "--mtp" in shown
 
 
+def test_a_wrong_seed_is_told_all_that_is_allowed() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(*RUN, "--seed", "-2")
+    said = "'-2' is not a whole number from 0 to 18446744073709551615, or -1 for a fresh one."
+    assert caught.value.sentence.endswith(said)
+
+
 def test_seed_minus_one_draws_a_fresh_seed() -> None:
     assert sampling_settings(parse(*RUN, "--seed", "-1")).seed is None
 
@@ -104,7 +111,7 @@ def test_flags_before_the_command_are_kept() -> None:
     ("arguments", "said"),
     [
         ([*RUN, "--top-p", "1.5"], "'1.5' is not a number from 0 to 1"),
-        ([*RUN, "-n", "many"], "'many' is not a whole number, 0 or more"),
+        ([*RUN, "-n", "many"], "'many' is not a whole number from 0 to 2147483647"),
         ([*RUN, "--chunk", "-1"], "'-1' is not auto or a whole number from 1 to 8192"),
         ([*RUN, "--temp", "nan"], "'nan' is not a number from 0 to 100"),
         ([*RUN, "--kv", "q4_0"], "--kv: invalid choice: 'q4_0'"),

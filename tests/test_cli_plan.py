@@ -129,7 +129,7 @@ def test_every_fact_of_the_machine_is_reached_by_a_flag() -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--expert-cache", "0"], "'0' is not auto or a whole number, 1 or more"),
+        (["--expert-cache", "0"], "'0' is not auto or a whole number from 1 to 2147483647"),
         (["--prefill", "9000"], "'9000' is not auto or a whole number from 1 to 8192"),
         (["--pin-gib", "some"], "'some' is not auto or all or a number from 0 to 1000000"),
         (["--prefill-layout", "alias"], "--prefill-layout: invalid choice: 'alias'"),

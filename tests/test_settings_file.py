@@ -210,7 +210,7 @@ def test_every_wrong_value_and_unknown_key_is_named_with_its_line(path: Path) ->
         (9, "", True),
     }
     sentences = " ".join(map(str, contents.problems))
-    assert "'many' is not a whole number, 0 or more" in sentences
+    assert "'many' is not a whole number from 0 to 2147483647" in sentences
     assert "'sampling.temprature'. The nearest is sampling.temperature" in sentences
     assert "'memori.pin_gib'. The nearest is memory.pin_gib" in sentences
     assert contents.values == {}

@@ -95,6 +95,38 @@ def test_defaults_are_allowed_in_files(setting: Setting) -> None:
     assert find_setting(setting.key) == find_setting(setting.flag.field) == setting
 
 
+@pytest.mark.parametrize(
+    ("key", "allowed"),
+    [
+        ("seed", "a whole number from 0 to 18446744073709551615, or -1 for a fresh one"),
+        ("max_tokens", "a whole number from 0 to 2147483647, or -1 for no limit"),
+        ("prefill", "auto or a whole number from 1 to 8192, or 0 for auto"),
+        ("top_p", "a number from 0 to 1"),
+        ("kv_format", "one of f32, f16, q8_0"),
+    ],
+)
+def test_all_that_is_allowed_is_said(key: str, allowed: str) -> None:
+    assert find_setting(key).flag.allowed() == allowed
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
+def test_a_number_that_stands_for_the_default_is_explained(setting: Setting) -> None:
+    flag = setting.flag
+    assert (flag.unset is None) == (not flag.unset_means)
+    if flag.unset is not None:
+        assert flag.low is not None
+        assert flag.unset < flag.low
+        assert from_text(flag, str(flag.unset)) == flag.default
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
+def test_every_number_has_both_bounds(setting: Setting) -> None:
+    """A number that nothing bounds is kept, and fails wherever it is used."""
+    if setting.flag.kind in (int, float):
+        assert setting.flag.low is not None
+        assert setting.flag.high is not None
+
+
 def test_unknown_keys_are_answered_with_the_nearest() -> None:
     assert nearest_key("temp") == "sampling.temperature"
     assert nearest_key("ctx-size") == "engine.max_context"

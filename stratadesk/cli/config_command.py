@@ -102,6 +102,7 @@ def change(arguments: argparse.Namespace) -> int:
         UsageError: there is no such setting, or the value is not allowed.
         StrataDeskError: the file cannot be changed.
     """
+    from stratadesk.settings import quoted
     from stratadesk.settings_file import save_setting, user_file
     from stratadesk.settings_order import Source, decide
     from stratadesk.settings_schema import find_setting
@@ -110,9 +111,11 @@ def change(arguments: argparse.Namespace) -> int:
     setting = find_setting(arguments.key)
     try:
         value = from_texts(setting.flag, arguments.values)
+        if setting.flag.field == "theme":
+            _check_theme(value)
     except ValueError as error:
         text = " ".join(arguments.values)
-        raise UsageError(f"{setting.key}: {text!r} is not {error}.", ALLOWED) from None
+        raise UsageError(f"{setting.key}: {quoted(text)} is not {error}.", ALLOWED) from None
     path = user_file()
     aside = save_setting(path, setting.key, value)
     if aside is not None:
@@ -121,6 +124,17 @@ def change(arguments: argparse.Namespace) -> int:
     if winner.source not in (Source.USER, Source.DEFAULT):
         print(f"Saved, but {winner.place} decides {setting.key} here.")
     return ExitCode.OK
+
+
+def _check_theme(name: object) -> None:
+    """Raise ValueError, naming all, unless `name` is a theme; only Textual knows its own."""
+    from textual.theme import BUILTIN_THEMES
+
+    from stratadesk.tui.themes import THEMES
+
+    names = [*(theme.name for theme in THEMES), *sorted(BUILTIN_THEMES)]
+    if name not in names:
+        raise ValueError(f"one of {', '.join(names)}")
 
 
 def _counted(values: int) -> str:

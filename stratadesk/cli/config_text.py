@@ -1,11 +1,15 @@
 """What `config show` prints: a settings file that says who decided each value, or JSON."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 
 from stratadesk.settings_order import Decided, Decisions, Told
 from stratadesk.settings_schema import SECTIONS
 from stratadesk.settings_values import Kept, default_of
+
+_RAW_CONTROLS = re.compile(r"[\x7f-\x9f]")
+"""What JSON leaves as it is, but a terminal may obey and TOML in part forbids."""
 
 VALUE_CELLS = 34
 """Where the column of winners begins, unless a value is longer."""
@@ -27,7 +31,8 @@ def toml_value(value: Kept) -> str:
     >>> toml_value("a"), toml_value(True), toml_value(("a", "b")), toml_value(0.5)
     ('"a"', 'true', '["a", "b"]', '0.5')
     """
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    return _RAW_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04X}", text)
 
 
 def _section_text(decisions: Decisions, name: str) -> str:

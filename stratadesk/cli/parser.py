@@ -9,7 +9,15 @@ from stratadesk.cli import bench_command, config_command, demo_command, models_c
 from stratadesk.cli.foreign_flags import add_foreign, add_misplaced_prompt
 from stratadesk.cli.hints import nearest_flag, no_such_command
 from stratadesk.errors import UsageError
-from stratadesk.settings import ENGINE_FLAGS, LOGITS_FLAGS, MAX_TOKENS, SAMPLING_FLAGS, Flag, Value
+from stratadesk.settings import (
+    ENGINE_FLAGS,
+    LOGITS_FLAGS,
+    MAX_TOKENS,
+    SAMPLING_FLAGS,
+    Flag,
+    Value,
+    quoted,
+)
 from stratadesk.settings_schema import INTERFACE_FLAGS, MODEL
 from stratadesk.vram_flags import CARD_FLAGS, MACHINE_FLAGS, PLAN_FLAGS, VRAM_FLAGS
 
@@ -197,7 +205,7 @@ def _converter(flag: Flag) -> Any:
         try:
             return flag.parse(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{text!r} is not {error}") from None
+            raise argparse.ArgumentTypeError(f"{quoted(text)} is not {error}") from None
 
     return convert
 
