@@ -4,9 +4,9 @@ One import in the wrong place is enough: Textual, NumPy or Numba in the path of 
 screen in the path of the engine. So fresh interpreters say what they have loaded.
 """
 
+import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -45,13 +45,15 @@ def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("arguments", INSTANT, ids=" ".join)
 def test_help_and_version_are_instant(arguments: list[str]) -> None:
-    """The quickest of ten counts: on a busy machine the others measure its other work."""
+    """The quickest of ten counts, in seconds of the processor: a busy machine measures itself."""
     seconds = []
     for _ in range(10):
-        started = time.perf_counter()
+        before = os.times()
         command = [sys.executable, "-m", "stratadesk", *arguments]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-        seconds.append(time.perf_counter() - started)
+        after = os.times()
+        user = after.children_user - before.children_user
+        seconds.append(user + after.children_system - before.children_system)
     assert min(seconds) < 0.3
 
 
