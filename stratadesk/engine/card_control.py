@@ -67,6 +67,7 @@ class CardControl:
         self._told_settings: CardSettings | None = None
         self._last_told: ReserveApplied | None = None
         self._logged_state = MemoryState.OK
+        self._raised_from: int | None = None
 
     def seconds_left(self) -> float | None:
         """Seconds until the next sample is due; None when no more will come."""
@@ -86,6 +87,8 @@ class CardControl:
         """Take a sample if one is due, tell it, and act on pressure or on lasting room."""
         status = self._probe.take_if_due()
         if status is not None:
+            if status.reserve_kept:
+                self._raised_from = None
             self._tell_memory(status)
             if self._model.memory.machine.state is not VramState.FAILED:
                 self._act(status)
@@ -98,9 +101,13 @@ class CardControl:
         arena = self._model.memory.arena
         if not advice or (advice > 0 and self._reachable(arena.end + advice) == arena.end):
             return
-        urgent = status.state is MemoryState.ZERO
-        reason = MORE_FREE if advice > 0 else _reason(status)
-        self._told(self._model.resize_by(advice, urgent=urgent), reason)
+        resize = self._model.resize_by(advice, urgent=status.state is MemoryState.ZERO)
+        if advice < 0 and self._is_own_shortage(status):
+            # What came of the user's own change was told, or is by the resize that waited for it.
+            self._changed()
+            self._tell_settings()
+        else:
+            self._told(resize, MORE_FREE if advice > 0 else _reason(status))
 
     def _require_certain(self) -> None:
         machine = self._model.memory.machine
@@ -117,12 +124,20 @@ class CardControl:
     def set_reserve(self, reserve: int) -> None:
         """Keep `reserve` bytes free from the next safe point on, and tell what was reached.
 
+        Of a raised reserve only what giving back slots can free is kept from then on: a reserve
+        that nothing can free would be an alarm that nothing can end. One that is lowered stays
+        what was asked for, however much other programs hold.
+
         Raises:
             StrataDeskError: what the card's memory holds is not certain.
         """
         self._require_certain()
-        self._probe_reserve(reserve)
-        self._told(self._model.set_reserve(reserve), "")
+        before, most = self._model.memory.machine.reserve, self._most()
+        kept = reserve if most is None else min(reserve, max(most, before))
+        if kept > before:
+            self._raised_from = self._probe.status().headroom
+        self._probe_reserve(kept)
+        self._told(self._model.set_reserve(kept, reserve), "", asked=reserve)
 
     def preview_reserve(self, reserve: int) -> None:
         """Tell what keeping `reserve` bytes free would do; raises as `set_reserve`."""
@@ -165,11 +180,18 @@ class CardControl:
         self._model.resize_by(-n_bytes, urgent=True)
         return before - self._model.memory.cache.slots
 
-    def _told(self, resize: Resize, reason: str) -> None:
+    def _is_own_shortage(self, status: MemoryStatus) -> bool:
+        """Whether less is free than the reserve because that was raised, not because of others."""
+        raised_from, headroom = self._raised_from, status.headroom
+        if raised_from is None or headroom is None:
+            return False
+        return raised_from - headroom < status.reserve - raised_from
+
+    def _told(self, resize: Resize, reason: str, asked: int | None = None) -> None:
         self._changed()
         memory = self._model.memory
         event = ReserveApplied(
-            reserve=memory.machine.reserve,
+            reserve=memory.machine.reserve if asked is None else asked,
             free=memory.card.free,
             slots=memory.cache.slots,
             done=resize.done,
@@ -221,7 +243,17 @@ class CardControl:
             reserve=machine.reserve,
             step=step,
             step_slots=memory.cache.slots - higher.slots,
+            most=self._most(),
         )
+
+    def _most(self) -> int | None:
+        """The largest reserve that can be kept, in the units in which reserves are chosen."""
+        memory = self._model.memory
+        if not memory.arena.elastic:
+            return None
+        most = memory.card.free + memory.arena.end - self._reachable(0)
+        unit = MIB if memory.card.total >= SMALL_CARD else memory.plan.settings.block_bytes
+        return most // unit * unit
 
     def _changed(self) -> None:
         self._rule.changed(self._clock())

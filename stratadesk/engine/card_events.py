@@ -61,7 +61,9 @@ class CardSettings:
     """What is set of that which can be changed while a model is loaded.
 
     Prompts go by `alias`, from the next one on by `alias_next`. One step of the reserve is
-    `step` bytes and, upwards, costs about `step_slots` expert slots.
+    `step` bytes and, upwards, costs about `step_slots` expert slots. `most` is the largest
+    reserve that giving slots back could keep free now, in bytes; None where the share of the card
+    cannot change or that was not told.
     """
 
     alias: HeadAlias
@@ -69,6 +71,7 @@ class CardSettings:
     reserve: int
     step: int
     step_slots: int
+    most: int | None = None
 
     @property
     def alias_waits(self) -> bool:

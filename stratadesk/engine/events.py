@@ -184,9 +184,9 @@ class VramSample:
 class ReserveApplied:
     """What became of a change of the reserve, or of an answer to other programs' `reason`.
 
-    `reserve` is what should be free and `free` what is, in bytes; `slots` are the expert slots
-    left. Not `done` means that it waits for a safe point; `limitation` says in words why less
-    was reached than asked.
+    `reserve` is what was asked to be free and `free` what is, in bytes; `slots` are the expert
+    slots left. Not `done` means that it waits for a safe point; `limitation` says in words why
+    less was reached than asked.
     """
 
     reserve: int

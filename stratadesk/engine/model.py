@@ -214,11 +214,15 @@ class LoadedModel:
             values: Floats = self._logits(kept, drafting.head)[0]
         return values
 
-    def set_reserve(self, reserve: int) -> Resize:
-        """Move the arena's end so that `reserve` bytes of the card stay free."""
+    def set_reserve(self, reserve: int, asked: int) -> Resize:
+        """Keep `reserve` bytes free from now on, and move the arena's end as far as `asked` does.
+
+        `asked` is what the user wants and `reserve` what of it can be kept: the resize tells what
+        stands in the way of the rest.
+        """
         memory = self.memory
         memory.machine.reserve = reserve
-        return memory.machine.resize(memory.arena.end + memory.card.free - reserve)
+        return memory.machine.resize(memory.arena.end + memory.card.free - asked)
 
     def resize_by(self, n_bytes: int, *, urgent: bool = False) -> Resize:
         """Move the arena's end by `n_bytes`, at once or at the next safe point."""

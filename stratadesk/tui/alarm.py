@@ -54,9 +54,7 @@ def alarm_of(state: MonitorState) -> Alarm | None:
     if state.status is None:
         return None
     keys = Keys(find_key("reserve_down").caption, find_key("reserve_up").caption)
-    settings = state.settings
-    step = Step(settings.step, settings.step_slots) if settings else None
-    said = banner(state.status, step, keys)
+    said = banner(state.status, _step(state), keys)
     if said is None:
         return None
     urgent = said.state is MemoryState.ZERO
@@ -65,6 +63,17 @@ def alarm_of(state: MonitorState) -> Alarm | None:
         tuple(safe_line(sentence) for sentence in said.sentences),
         Urgency.URGENT if urgent else Urgency.CALM,
     )
+
+
+def _step(state: MonitorState) -> Step | None:
+    """What the next press gives back: nothing where slots have no more to give."""
+    settings = state.settings
+    if settings is None:
+        return None
+    if settings.most is None or settings.most >= settings.reserve + settings.step:
+        return Step(settings.step, settings.step_slots)
+    left = max(settings.most - settings.reserve, 0)
+    return Step(left, settings.step_slots if left else 0)
 
 
 def _gpu_lost(why: str) -> Alarm:

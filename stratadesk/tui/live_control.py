@@ -78,7 +78,7 @@ class LiveControl:
         if state.settings is None:
             self._say(NO_CARD)
         else:
-            self.dial.set(mib * MIB)
+            self.dial.set(state.settings, mib * MIB)
 
     def choose(self, choice: ReloadChoice, state: MonitorState) -> None:
         """Go on to the next value of a setting that needs a reload."""

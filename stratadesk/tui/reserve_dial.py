@@ -8,7 +8,7 @@ from stratadesk.engine.commands import Command, PreviewReserve, SetReserve
 from stratadesk.engine.events import ReserveApplied
 from stratadesk.tui import moment
 from stratadesk.tui.monitor_state import MonitorState
-from stratadesk.tui.reserve_words import applied_words, preview_words
+from stratadesk.tui.reserve_words import applied_words, most_kept, preview_words
 
 APPLIES_AFTER_S = 1.5
 SHOWN_S = 5.0
@@ -29,7 +29,7 @@ class ReserveDial:
     """Presses add up until nothing has been pressed for a moment; then the engine is told.
 
     `tell` hands a command to the engine, `applied` is told of the reserve in bytes that was asked
-    for in the end, `changed` that the words are new.
+    for in the end, as far as it can be kept, `changed` that the words are new.
     """
 
     def __init__(
@@ -46,17 +46,22 @@ class ReserveDial:
         self._timer: Stoppable | None = None
         self._seen: ReserveApplied | None = None
         self._shown_until = float("-inf")
+        self._most: int | None = None
         self.wanted: int | None = None
         """The reserve that will be asked for, in bytes; None when nothing is turned."""
 
     def turn(self, settings: CardSettings, steps: int) -> None:
-        """Go `steps` up, or down when negative, from what is wanted or set."""
-        now = settings.reserve if self.wanted is None else self.wanted
-        self.set(max(now + steps * settings.step, 0))
+        """Go `steps` up, or down when negative, from what is wanted or set.
 
-    def set(self, reserve: int) -> None:
+        Up goes no further than what can be kept free.
+        """
+        now = settings.reserve if self.wanted is None else self.wanted
+        wanted, most = max(now + steps * settings.step, 0), most_kept(settings)
+        self.set(settings, wanted if most is None else min(wanted, most))
+
+    def set(self, settings: CardSettings, reserve: int) -> None:
         """Want `reserve` bytes, and say what that does."""
-        self.wanted = reserve
+        self.wanted, self._most = reserve, most_kept(settings)
         self._shown_until = float("-inf")
         self._restart(APPLIES_AFTER_S, self.apply)
         self._tell(PreviewReserve(reserve))
@@ -69,7 +74,7 @@ class ReserveDial:
             return
         self._stop()
         self._tell(SetReserve(wanted))
-        self._applied(wanted)
+        self._applied(wanted if self._most is None else min(wanted, self._most))
         self._changed()
 
     def take_back(self) -> bool:

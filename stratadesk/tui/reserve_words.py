@@ -1,6 +1,6 @@
 """What a change of the reserve will do, and what it has done, in one line each."""
 
-from stratadesk.engine.card_events import ReservePreviewed
+from stratadesk.engine.card_events import CardSettings, ReservePreviewed
 from stratadesk.engine.events import ReserveApplied
 from stratadesk.keys import find_key
 from stratadesk.tui.mib import MibScale, scale_of
@@ -8,6 +8,15 @@ from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.sanitise import safe_line
 
 WAITS = "from the next pause on"
+THE_MOST = "more cannot be kept free"
+
+
+def most_kept(settings: CardSettings) -> int | None:
+    """The largest reserve worth asking for, in bytes; None where that is not known.
+
+    One that is set may be more: other programs can have taken what it was to keep.
+    """
+    return None if settings.most is None else max(settings.most, settings.reserve)
 
 
 def preview_words(state: MonitorState, wanted: int) -> str:
@@ -15,6 +24,8 @@ def preview_words(state: MonitorState, wanted: int) -> str:
     scale = _scale(state)
     now = state.settings.reserve if state.settings else 0
     change = f"Reserve {scale.text(now)} → {scale.text(wanted)} MiB"
+    if state.settings and wanted >= now and wanted == most_kept(state.settings):
+        change = f"{change}, {THE_MOST}"
     preview = state.preview
     known = preview is not None and preview.reserve == wanted
     effect = f": {_effect(preview, scale)}" if preview and known else " …"

@@ -1,11 +1,14 @@
 """Guards against a reserve that is a wish: it must be really free, whoever else grows."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from stratadesk.engine.card_control import CardControl
+from stratadesk.engine.card_events import CardSettings
 from stratadesk.engine.commands import (
     EngineSettings,
     Generate,
@@ -22,6 +25,7 @@ from stratadesk.engine.events import (
     ReserveApplied,
     VramSample,
 )
+from stratadesk.engine.loading import load_model
 from stratadesk.engine.loop import Engine
 from stratadesk.engine.model import LoadedModel
 from stratadesk.engine.vram.machine_facts import MachineFacts
@@ -111,8 +115,69 @@ def test_a_reserve_that_cannot_be_reached_is_told_as_such(engine: Engine, data_d
     load(engine, data_dir, settings())
     engine.send(SetReserve(3 * MIB))
     applied = until(engine, ReserveApplied)[1]
-    assert applied.free < applied.reserve
+    assert applied.free < applied.reserve == 3 * MIB
     assert applied.limitation
+
+
+def test_a_reserve_that_cannot_be_reached_is_no_lasting_alarm_and_nobody_elses_doing(
+    engine: Engine, data_dir: Path
+) -> None:
+    """Kept is what can be: no banner stays, and no other program is blamed for the rest."""
+    model = load(engine, data_dir, settings())
+    engine.send(SetReserve(3 * MIB))
+    applied = until(engine, ReserveApplied)[1]
+    told = until(engine, CardSettings)[1]
+    assert MIB < told.reserve == told.most == model.memory.machine.reserve <= applied.free
+    assert applied.free - told.reserve < BLOCK
+    seen: list[object] = []
+    while sum(isinstance(event, VramSample) for event in seen) < 4:
+        event = engine.events.get(PATIENCE_S)
+        assert event is not None
+        seen.append(event)
+    assert not [event for event in seen if isinstance(event, ReserveApplied)]
+    last = [event for event in seen if isinstance(event, VramSample)][-1]
+    assert last.status.reserve_kept
+    assert last.status.reserve == told.reserve
+    model.memory.card.others += BLOCK
+    assert "other programs" in until(engine, ReserveApplied)[1].reason
+
+
+def test_while_a_raised_reserve_waits_other_programs_are_not_blamed(data_dir: Path) -> None:
+    """Less is free than the reserve until the prompt is read: the user's wish, nobody's growth."""
+    plan = PlanSettings(reserve=MIB, block_bytes=BLOCK, short_read=8)
+    wanted = replace(settings(), plan=plan)
+    model = load_model(data_dir / "models" / MODEL, wanted, lambda _: None)
+    told: list[object] = []
+    now = [1_000.0]
+    watched = CardControl(model, told.append, clock=lambda: now[0])
+    watched.attend()
+    model.begin_request(200)
+    watched.set_reserve(MIB + 256 * 1024)
+    (waits,) = [event for event in told if isinstance(event, ReserveApplied)]
+    assert not waits.done
+    for _ in range(3):
+        now[0] += 1
+        watched.attend()
+    samples = [event for event in told if isinstance(event, VramSample)]
+    assert samples[-1].status.state is MemoryState.LOW
+    assert [event for event in told if isinstance(event, ReserveApplied)] == [waits]
+    model.memory.card.others += 512 * 1024
+    now[0] += 1
+    watched.attend()
+    assert [event.reason for event in told if isinstance(event, ReserveApplied)][-1]
+    watched.close()
+    model.close()
+
+
+def test_lowering_a_reserve_that_others_took_is_kept_as_asked(
+    engine: Engine, data_dir: Path
+) -> None:
+    model = load(engine, data_dir, settings())
+    model.memory.card.others += model.memory.card.free
+    until(engine, ReserveApplied)
+    engine.send(SetReserve(MIB - BLOCK))
+    assert until(engine, ReserveApplied)[1].reserve == MIB - BLOCK
+    assert model.memory.machine.reserve == MIB - BLOCK
 
 
 def test_what_other_programs_took_while_loading_is_made_good(

@@ -6,6 +6,7 @@ on screen before and after, and what is kept for the next start are looked at.
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from textual.pilot import Pilot
@@ -24,6 +25,7 @@ from stratadesk.engine.events import Event, Failure, Phase, ReserveApplied
 from stratadesk.engine.forecast import Forecast
 from stratadesk.engine.vram.phase_table import VramState
 from stratadesk.engine.vram.plan_settings import HeadAlias, PlanSettings
+from stratadesk.engine.vram.states import MemoryState
 from stratadesk.errors import StrataDeskError
 from stratadesk.tui import reserve_dial
 from stratadesk.tui.app import StrataDeskApp
@@ -199,6 +201,33 @@ async def test_the_reserve_never_goes_below_nothing() -> None:
 
 
 @pytest.mark.usefixtures("quick")
+async def test_the_reserve_never_goes_above_what_can_be_kept_free() -> None:
+    """A held key stops there and says so; what is kept for the next start would load."""
+    kept: dict[str, object] = {}
+    async with desk(options=AppOptions(remember=kept.__setitem__)) as (_, engine, pilot, known):
+        known.settings = replace(card.settings(), most=700 * MIB)
+        engine.say(known.settings)
+        await pilot.pause()
+        await pilot.press(*["f5"] * 12)
+        await wait_for_text(pilot, "Reserve 590 → 700 MiB, more cannot be kept free")
+        assert commands(engine, PreviewReserve)[-1] == PreviewReserve(700 * MIB)
+        await wait_until(pilot, lambda: kept.get("vram_reserve_mib") == 700, "it was kept")
+        await pilot.press("f9", "r", *"1536", "enter")
+        await wait_until(pilot, lambda: SetReserve(1536 * MIB) in engine.commands, "it was asked")
+        assert kept["vram_reserve_mib"] == 700
+
+
+async def test_the_alarm_offers_the_key_only_where_it_gives_something_back() -> None:
+    async with desk() as (app, engine, pilot, _):
+        low = card.sample(card_time(), 287 * MIB, MemoryState.LOW)
+        engine.say(replace(card.settings(), most=5_000 * MIB), low)
+        await wait_for_text(pilot, "press F5: it gives 64 MiB back")
+        engine.say(replace(card.settings(), most=287 * MIB))
+        await wait_for_text(pilot, "F5 has nothing left to give back")
+        assert "press F5" not in text_of(app)
+
+
+@pytest.mark.usefixtures("quick")
 async def test_a_change_that_has_to_wait_says_so_and_later_what_was_reached() -> None:
     async with desk() as (_, engine, pilot, _):
         engine.silent = True
@@ -207,8 +236,6 @@ async def test_a_change_that_has_to_wait_says_so_and_later_what_was_reached() ->
         engine.say(ReserveApplied(654 * MIB, 590 * MIB, card.SLOTS, False, why))
         await wait_for_text(pilot, "Reserve 654 MiB: it waits until the prompt is read")
         await pilot.pause(0.4)
-        from dataclasses import replace
-
         from stratadesk.engine.vram.resizing import Resize
 
         done = card.memory_phase(VramState.READY, card_time(), books=card.ledger(654 * MIB))

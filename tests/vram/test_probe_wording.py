@@ -97,6 +97,17 @@ def test_low_names_figure_reserve_program_and_keys() -> None:
     assert "F5" in found.text
 
 
+def test_a_key_that_gives_nothing_back_is_not_offered() -> None:
+    found = shown(pushed(287), step=Step(0, 0))
+    assert "F5 has nothing left to give back; F4 lowers the reserve." in found.text
+    assert "press F5" not in found.text
+
+
+def test_a_step_of_a_small_card_is_not_written_as_nothing() -> None:
+    found = shown(pushed(287), step=Step(192 * 1024, 1))
+    assert "it gives 0.19 MiB back (−1 expert slot)" in found.text
+
+
 def test_rebound_keys_are_named() -> None:
     text = shown(pushed(287), keys=Keys(lower="^K", higher="^L")).text
     assert "press ^L: it gives memory back by raising the reserve; ^K lowers the reserve." in text

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from stratadesk.engine.vram.driver_model import DriverModel
 from stratadesk.engine.vram.readings import MemoryReading
 from stratadesk.engine.vram.states import CALM_S, MemoryState, MemoryStatus, is_zero
-from stratadesk.units import mib
+from stratadesk.units import MIB, mib
 
 UNAVAILABLE = "N/A"
 
@@ -42,7 +42,10 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one press gives back: bytes of video memory, and the expert slots they cost."""
+    """What one press gives back: bytes of video memory, and the expert slots they cost.
+
+    Bytes of 0 mean that there is nothing left to give.
+    """
 
     n_bytes: int
     slots: int
@@ -146,11 +149,20 @@ def _is_empty(status: MemoryStatus) -> bool:
 
 def _help(status: MemoryStatus, step: Step | None, keys: Keys) -> str:
     """What to do; a lower reserve is no help where nothing is free."""
-    gives = f"{figure_mib(step.n_bytes)} back (−{step.slots:,} expert slots)" if step else ""
-    gives = gives or "memory back by raising the reserve"
     close = "Close it" if status.grew else "Close what uses the card"
     lowers = "" if _is_empty(status) else f"; {keys.lower} lowers the reserve"
+    if step and not step.n_bytes:
+        return f"{close}: {keys.higher} has nothing left to give back{lowers}."
+    gives = "memory back by raising the reserve"
+    if step:
+        lost = "1 expert slot" if step.slots == 1 else f"{step.slots:,} expert slots"
+        gives = f"{_step_mib(step.n_bytes)} back (−{lost})"
     return f"{close}, or press {keys.higher}: it gives {gives}{lowers}."
+
+
+def _step_mib(n_bytes: int) -> str:
+    """As `figure_mib`, but a step of a small card is less than 1 MiB and more than none."""
+    return f"{mib(n_bytes):.2f} MiB" if n_bytes < MIB else figure_mib(n_bytes)
 
 
 def _clearing(status: MemoryStatus) -> str:
