@@ -38,6 +38,7 @@ from stratadesk.engine.events import (
     Timings,
 )
 from stratadesk.tui.app import StrataDeskApp
+from stratadesk.tui.whole_pastes import whole_pastes
 from stratadesk.units import GIB, MIB
 
 CONTEXT = 32_768
@@ -267,7 +268,8 @@ def main() -> None:
         SamplingSettings(),
         Search,
     )
-    app.run()
+    with whole_pastes():
+        app.run()
     sys.exit(app.return_code)
 
 

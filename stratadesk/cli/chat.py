@@ -44,10 +44,11 @@ def start_chat(arguments: argparse.Namespace) -> int:
     check_named(model, decisions)
     start_logging()
     from stratadesk.engine.loop import Engine
+    from stratadesk.tui.whole_pastes import whole_pastes
 
     engine = Engine()
     try:
-        with output_into(folders().log / "output.log"):
+        with output_into(folders().log / "output.log"), whole_pastes():
             app = build_app(engine, decisions, model, settings, sampling, GuideCard(arguments))
             printed = Printed()
             app.begin_capture_print(cast("MessageTarget", printed))

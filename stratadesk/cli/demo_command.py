@@ -38,11 +38,12 @@ def demo(arguments: argparse.Namespace) -> int:
     from stratadesk.demo.recording import packaged_recording
     from stratadesk.demo.replay_engine import ReplayEngine
     from stratadesk.paths import folders
+    from stratadesk.tui.whole_pastes import whole_pastes
 
     engine = ReplayEngine(packaged_recording())
     app = build_app(engine, vars(arguments))
     try:
-        with output_into(folders().log / "output.log"):
+        with output_into(folders().log / "output.log"), whole_pastes():
             app.run()
     finally:
         engine.stop()
