@@ -3,13 +3,17 @@
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stratadesk.cli import main
+from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
+from stratadesk.result_file import check_place
 
 Program = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -227,6 +231,87 @@ def test_logits_never_replace_a_model_or_another_file_that_is_no_result(
     for _ in range(2):
         flags = ("-m", str(model), "--tokens-file", str(ids), "-o", str(tmp_path / "out.npz"))
         assert stratadesk("-m", "stratadesk", "logits", *flags).returncode == ExitCode.OK
+
+
+NO_PLACES = {
+    "folder": "is no file",
+    "folder/": "is no file",
+    "none/out.npz": "does not exist. Create it",
+    "model.pt": "is no .npz file, so it is not replaced",
+    "cut.npz": "is no .npz file, so it is not replaced",
+    "model.gguf/out.npz": "does not exist. Create it",
+    "x" * 300: "cannot be written: File name too long",
+    "/dev/null": "is no file",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="devices and codes of POSIX systems")
+@pytest.mark.parametrize(("place", "said"), NO_PLACES.items(), ids=lambda value: value[:30])
+def test_a_place_for_logits_that_is_none_is_a_sentence(
+    place: str, said: str, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = data_dir / "models" / "qwen3moe-f16.gguf"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", "weights")
+    np.savez(tmp_path / "whole.npz", logits=np.zeros(99))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:200])
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    out = os.path.join(tmp_path, place)
+    command = ["logits", "-m", str(model), "--tokens", "1", "-o", out]
+    assert main(command) in (ExitCode.USAGE, ExitCode.FAILURE)
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions of POSIX systems")
+def test_a_folder_that_may_not_be_written_to_is_told_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As root every folder may be written to, so the system's answer is stood in for."""
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(UsageError) as caught:
+        check_place(tmp_path / "out.npz")
+    assert caught.value.sentence == f"No file can be made in {tmp_path}."
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ("[" + "9" * 5000 + "]", "is not JSON"),
+        ("[" + "9" * 100 + "]", "is not a JSON list of token ids"),
+        ("[-1]", "is not a JSON list of token ids"),
+        ("[" * 100_000, "is not JSON"),
+    ],
+    ids=["too long for a number", "no id", "negative", "nested"],
+)
+def test_a_list_of_ids_is_read_with_care(
+    ids: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ids.json"
+    file.write_text(ids)
+    command = ["logits", "-m", "none.gguf", "-o", str(tmp_path / "out.npz"), "--tokens-file"]
+    assert main([*command, str(file)]) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
+    words = ids.strip("[]")
+    if words.isdigit():
+        assert main([*command[:-1], "--tokens", words]) == ExitCode.USAGE
+        err = capsys.readouterr().err
+        assert "is not a token id" in err
+        assert len(err) < 200
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no /dev/zero")
+@pytest.mark.timeout(30)
+def test_a_list_of_ids_without_an_end_is_not_read_for_ever(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["logits", "-m", "none.gguf", "-o", str(tmp_path / "out.npz"), "--tokens-file"]
+    assert main([*command, "/dev/zero"]) == ExitCode.USAGE
+    assert "/dev/zero has more than 64 MiB" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs on Windows")

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from stratadesk.cli.card_inputs import simulated_card
 from stratadesk.errors import UsageError
-from stratadesk.settings import ENGINE_FLAGS, SAMPLING_FLAGS, Flag
+from stratadesk.settings import ENGINE_FLAGS, MOST_TOKENS, SAMPLING_FLAGS, Flag, quoted
+from stratadesk.units import MIB
 
 if TYPE_CHECKING:
     from stratadesk.engine.commands import Device, EngineSettings, SamplingSettings
 
 GIVE_IDS = "Give a file that holds a list like [1, 2, 3]."
+LARGEST_IDS = 64 * MIB
+"""Bytes of a list of token ids; one for a context of millions has fewer."""
+
 TYPING = "Reading the text from the terminal; end it with Ctrl+D (on Windows Ctrl+Z and Enter)."
 
 
@@ -46,8 +50,8 @@ def token_ids(words: str) -> tuple[int, ...]:
     """Read token ids separated by blanks or commas."""
     ids = []
     for word in words.replace(",", " ").split():
-        if not (word.isascii() and word.isdigit()):
-            raise UsageError(f"{word!r} is not a token id.", 'Write ids like "1 2 3".')
+        if not (word.isascii() and word.isdigit() and len(word) <= len(str(MOST_TOKENS))):
+            raise UsageError(f"{quoted(word)} is not a token id.", 'Write ids like "1 2 3".')
         ids.append(int(word))
     return _some(ids, "--tokens")
 
@@ -57,17 +61,30 @@ def token_ids_from(path: Path) -> tuple[int, ...]:
     import json
 
     try:
-        ids = json.loads(path.read_text(encoding="utf-8"))
+        ids = json.loads(_bounded(path).decode())
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", GIVE_IDS) from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 at byte {error.start}.", GIVE_IDS) from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         place = f" from line {error.lineno} on" if isinstance(error, json.JSONDecodeError) else ""
         raise UsageError(f"{path} is not JSON{place}.", GIVE_IDS) from None
-    if not isinstance(ids, list) or not all(type(token) is int and token >= 0 for token in ids):
+    if not isinstance(ids, list) or not all(map(_may_be_id, ids)):
         raise UsageError(f"{path} is not a JSON list of token ids.", GIVE_IDS)
     return _some(ids, str(path))
+
+
+def _may_be_id(token: object) -> bool:
+    return type(token) is int and 0 <= token <= MOST_TOKENS
+
+
+def _bounded(path: Path) -> bytes:
+    """The bytes of a file that may be a pipe, or a device without an end."""
+    with path.open("rb") as file:
+        read = file.read(LARGEST_IDS + 1)
+    if len(read) > LARGEST_IDS:
+        raise UsageError(f"{path} has more than {LARGEST_IDS // MIB} MiB.", GIVE_IDS)
+    return read
 
 
 def _some(ids: list[int], source: str) -> tuple[int, ...]:

@@ -8,9 +8,9 @@ from stratadesk.cli.card_inputs import simulated_card
 from stratadesk.cli.inputs import chosen, device, drafts, read_text, token_ids, token_ids_from
 from stratadesk.cli.kernel_cache import warn_of_unkept_kernels
 from stratadesk.cli.model_argument import model_path
-from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
+from stratadesk.result_file import check_place
 from stratadesk.settings import LOGITS_FLAGS
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ def logits(arguments: argparse.Namespace) -> int:
     else:
         tokens = token_ids_from(Path(arguments.tokens_file))
     output = Path(arguments.output)
-    if not output.absolute().parent.is_dir():
-        raise UsageError(f"The folder {output.absolute().parent} does not exist.", "Create it.")
+    check_place(output)
     settings = logits_settings(arguments, len(tokens))
     model = model_path(arguments.model)
     start_logging()

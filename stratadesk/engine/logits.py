@@ -16,10 +16,9 @@ from stratadesk.engine.prompt import check_token_ids
 from stratadesk.engine.sampling_checks import check_logits
 from stratadesk.errors import UsageError
 from stratadesk.file_safety import replacing
+from stratadesk.result_file import check_place
 
 Floats = npt.NDArray[np.float32]
-ZIP_MARK = b"PK"
-"""What an .npz file begins with."""
 
 
 def compute_logits(model: LoadedModel | CudaModel, tokens: Sequence[int], chunk: int) -> Floats:
@@ -54,11 +53,11 @@ def write_logits(
     least 1, are read at a time. The file appears complete or not at all.
 
     Raises:
-        UsageError: `out` is something else than an .npz file.
+        UsageError: `out` is no place for a new .npz file.
         ModelError: logits that are no numbers.
         StrataDeskError: what `load_model` and `compute_logits` raise, or `out` cannot be written.
     """
-    _check_output(out)
+    check_place(out)
     model = load_model(path, settings, _ignore)
     try:
         arrays = _arrays(model, tokens, settings)
@@ -91,23 +90,6 @@ def _chunks(
 
 def _ignore(progress: LoadProgress) -> None:
     """Say nothing: a script reads this command's output."""
-
-
-def _check_output(out: Path) -> None:
-    """Raise UsageError where `out` is something that an .npz file must not replace.
-
-    So a model, a list of tokens or a device named by mistake is safe.
-    """
-    if not out.exists():
-        return
-    if not out.is_file():
-        raise UsageError(f"{out} is no file.", "Choose another -o.")
-    with out.open("rb") as file:
-        begins = file.read(len(ZIP_MARK))
-    if begins and begins != ZIP_MARK:
-        raise UsageError(
-            f"{out} exists and is no .npz file, so it is not replaced.", "Choose another -o."
-        )
 
 
 def _save(out: Path, arrays: dict[str, Floats]) -> None:
