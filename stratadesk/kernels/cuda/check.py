@@ -25,8 +25,8 @@ SAMPLE = ("F16", "Q8_0", "Q4_K", "Q6_K", "IQ4_XS", "IQ2_XXS", "IQ3_S", "IQ1_M", 
 SHARED_LIMIT = 48 * 1024
 """Bytes of static shared memory that every architecture gives a block."""
 
-COLD = ("router.cu",)
-"""Programs whose kernels may spill: they run once a layer on one warp."""
+COLD = ("router.cu", "sampling.cu")
+"""Programs whose kernels may spill: they are short, or run once a token."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -14,6 +14,7 @@ from stratadesk.kernels.cuda import programs
 from stratadesk.kernels.cuda.ops_base import WARP
 from stratadesk.kernels.cuda.ops_mixers import MixerOps
 from stratadesk.kernels.cuda.ops_products import MOST_TOKENS, DeviceExperts, ProductOps
+from stratadesk.kernels.cuda.ops_sampling import SamplingOps
 from stratadesk.kernels.cuda.tensors import DeviceTensor
 from stratadesk.kernels.heads_form import HeadsForm
 
@@ -31,7 +32,7 @@ class DeviceRope:
     sin: DeviceTensor
 
 
-class CudaOps(ProductOps, MixerOps):
+class CudaOps(ProductOps, MixerOps, SamplingOps):
     """Operations on device tensors; see `stratadesk.engine.ops.Ops` for each one's meaning."""
 
     def rms_norm(self, x: DeviceTensor, weight: DeviceTensor, eps: float) -> DeviceTensor:

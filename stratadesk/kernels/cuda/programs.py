@@ -68,10 +68,11 @@ def attention(cache_format: str) -> Program:
 
 VECTORS, ROUTER = Program("vectors.cu"), Program("router.cu")
 DELTA_NET, STEP = Program("delta_net.cu"), Program("step.cu")
+SAMPLING = Program("sampling.cu")
 BANDWIDTH = Program("bandwidth.cu")
 """A kernel that reads memory and nothing else."""
 
-GENERAL = (VECTORS, ROUTER, DELTA_NET, STEP)
+GENERAL = (VECTORS, ROUTER, DELTA_NET, STEP, SAMPLING)
 """Programs without a choice."""
 
 

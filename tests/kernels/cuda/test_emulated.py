@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from stratadesk.engine.commands import SamplingSettings
 from stratadesk.kernels.cuda import programs
 from stratadesk.kernels.router_spec import RouterScore
 from tests.gpu import test_joined as joined
 from tests.gpu import test_ops as ops
 from tests.gpu import test_rows as rows
+from tests.gpu import test_sampling as sampling
 from tests.gpu.bench import Bench
 from tests.kernels.cuda.emulation.bench import EmulatedBench
 from tests.kernels.cuda.emulation.kernels import COMPILER
@@ -115,3 +117,13 @@ def test_norms(bench: Bench, gate: str) -> None:
 def test_rotations(bench: Bench) -> None:
     for start in (0, 262_000):
         ops.test_rotations_at_far_positions(bench, start)
+
+
+@pytest.mark.parametrize("how", sampling.SETTINGS, ids=repr)
+def test_draws(bench: Bench, how: SamplingSettings) -> None:
+    for count in (1, 77, 3_000):
+        sampling.test_draws_are_the_hosts(bench, how, count)
+
+
+def test_what_cannot_be_drawn(bench: Bench) -> None:
+    sampling.test_what_cannot_be_drawn_is_said(bench)
