@@ -9,7 +9,7 @@ from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.inspection_table import render_table
 from stratadesk.engine.tensor_formats import HOST_FORMATS
 from stratadesk.engine.tensor_groups import GROUPS, TensorGroups
-from stratadesk.errors import UnsupportedModelError
+from stratadesk.errors import ModelError, UnsupportedModelError
 
 OTHER_MODEL = "Choose another model or quantization; stratadesk models lists those found here."
 
@@ -81,7 +81,7 @@ def inspect_model(path: str | Path) -> Inspection:
     """Read the headers of the model at `path` (file, any shard or folder) and sum them up.
 
     Raises:
-        GgufError: the file is unsound or lacks an architecture.
+        GgufError: the file is unsound, or lacks an architecture.
         UnsupportedModelError: a tensor type that this version does not even know the size of.
     """
     with GgufFile.open(path) as gguf:
@@ -125,7 +125,7 @@ def _inspect(gguf: GgufFile) -> Inspection:
         context_length=number("context_length"),
         tokenizer=_tokenizer_facts(gguf),
         chat_template=bool(_text(gguf, "tokenizer.chat_template")),
-        why_not=why_unsupported(gguf),
+        why_not=why_unsupported(gguf) or _fit_problem(gguf),
     )
 
 
@@ -170,6 +170,17 @@ def unsupported_architecture(name: str) -> str:
     from stratadesk.engine.architectures import SUPPORTED
 
     return f"The architecture {quote(name)} is not supported; this version runs {_list(SUPPORTED)}."
+
+
+def _fit_problem(gguf: GgufFile) -> str | None:
+    """What keeps a model of a known family from loading: a size or tensor that does not fit."""
+    from stratadesk.engine.fit import fitting_shape
+
+    try:
+        fitting_shape(gguf, mtp=False)
+    except ModelError as error:
+        return error.sentence
+    return None
 
 
 def _format_problem(gguf: GgufFile) -> str | None:

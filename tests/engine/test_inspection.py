@@ -22,6 +22,7 @@ from tests.gguf_builder import (
     write_set,
 )
 from tests.gguf_builder import strings as string_array
+from tests.tiny_models import FAMILIES, tiny_model
 
 KEYS = [
     "architecture",
@@ -135,8 +136,23 @@ def why_not(folder: Path, builder: GgufBuilder) -> str | None:
     return inspect_model(builder.write(folder / "m.gguf")).why_not
 
 
-def test_small_model_is_supported(tmp_path: Path) -> None:
-    assert why_not(tmp_path, small_model()) is None
+@pytest.mark.parametrize("architecture", SUPPORTED)
+def test_a_sound_model_is_supported(architecture: str, tmp_path: Path) -> None:
+    assert why_not(tmp_path, tiny_model(architecture)) is None
+
+
+def test_a_header_that_does_not_fit_its_tensors_is_not_called_supported(tmp_path: Path) -> None:
+    values = {**FAMILIES["qwen3moe"], "expert_feed_forward_length": 64}
+    builder = tiny_model("qwen3moe")
+    builder.entries = [
+        (key, scalar(U32, 64) if str(key).endswith("expert_feed_forward_length") else value)
+        for key, value in builder.entries
+    ]
+    assert why_not(tmp_path, tiny_model("qwen3moe", values)) is None
+    reason = why_not(tmp_path, builder)
+    assert reason
+    assert reason.endswith("as qwen3moe.expert_feed_forward_length is 64.")
+    assert "ffn_gate_exps.weight has shape [4, 32, 32], wanted [4, 64, 32]" in reason
 
 
 def test_why_not_names_the_culprit_and_what_there_is(tmp_path: Path) -> None:
