@@ -14,9 +14,12 @@ WORDS = {
     Phase.CANCELLING: "STOPPING",
     Phase.FAILED: "FAILED",
 }
-SHORT_WORDS = {WORDS[Phase.PROMPT]: "READING"}
+WAS_READ = "PROMPT WAS READ"
+SHORT_WORDS = {WORDS[Phase.PROMPT]: "READING", WAS_READ: "READ"}
 """What stands for a word where it has no room."""
 RETURNING, RESIZING, GPU_LOST = "RETURNING", "RESIZING", "GPU LOST"
+JUST_READ_S = 0.7
+"""How long it is told that a prompt was read of which no redraw could tell that it was."""
 MARKS = {Phase.READY: "●", Phase.FAILED: "✗", Phase.EMPTY: "○"}
 BUSY_MARK = "▶"
 
@@ -39,6 +42,15 @@ def phase_word(state: MonitorState) -> str:
 def phase_mark(state: MonitorState) -> str:
     """Return the glyph that goes with the word."""
     return MARKS.get(state.phase, BUSY_MARK)
+
+
+def just_read(state: MonitorState, now: float) -> float | None:
+    """Return how long reading the prompt took, in seconds, if that ended a moment ago."""
+    trace = state.trace
+    if trace is None or trace.decoding_at is None or now - trace.decoding_at > JUST_READ_S:
+        return None
+    calm = state.phase in (Phase.DECODING, Phase.READY) and state.lost is None
+    return trace.read_until - trace.began if calm else None
 
 
 def current_step(state: MonitorState) -> int | None:

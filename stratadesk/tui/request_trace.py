@@ -20,14 +20,15 @@ class RequestTrace:
     """Times in seconds of the engine's clock; None for what has not happened.
 
     `until` is the latest time known. `chunks` are the ends of the chunks that progress told of.
-    Lent were `slots_lent` slots and, with `head_out`, the head. The return began at
-    `returning_at` and ended at `back_at`; the head took `return_s` of it. `refilled_at` is when
+    Lent from `lent_at` on were `slots_lent` slots and, with `head_out`, the head. The return began
+    at `returning_at` and ended at `back_at`; the head took `return_s` of it. `refilled_at` is when
     no slot waited for its expert any more, after `refilled` had come back.
     """
 
     began: float
     until: float
     chunks: tuple[float, ...] = ()
+    lent_at: float | None = None
     slots_lent: int = 0
     head_out: bool = False
     returning_at: float | None = None
@@ -43,6 +44,13 @@ class RequestTrace:
     def seconds(self) -> float:
         """How long it took, or has taken so far."""
         return max(self.until - self.began, 0.0)
+
+    @property
+    def lent_s(self) -> float | None:
+        """How long the loan lasted, the return included; None while it lasts or without one."""
+        if self.lent_at is None or self.back_at is None:
+            return None
+        return max(self.back_at - self.lent_at, 0.0)
 
     @property
     def read_until(self) -> float:
@@ -81,7 +89,9 @@ def _read(trace: RequestTrace, event: PromptProgress) -> RequestTrace:
 
 
 def _memory_changed(trace: RequestTrace, event: VramPhase) -> RequestTrace:
-    if _returns_what_was_lent(event):
+    if event.state is VramState.PROMPT:
+        trace = replace(trace, lent_at=event.at)
+    elif _returns_what_was_lent(event):
         trace = replace(trace, returning_at=event.at)
     elif trace.returning_at is not None and trace.back_at is None:
         took = event.return_s if trace.head_out else 0.0

@@ -4,14 +4,16 @@ from textual.content import Content
 
 from stratadesk.engine.events import Phase
 from stratadesk.tui import moment
-from stratadesk.tui.figures import clip
+from stratadesk.tui.figures import clip, milliseconds
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.phase_words import (
     SHORT_STEPS,
     SHORT_WORDS,
     STEPS,
+    WAS_READ,
     chunk_words,
     current_step,
+    just_read,
     phase_clock,
     phase_mark,
     phase_word,
@@ -24,7 +26,15 @@ ARROW, TIGHT_ARROW = " ▸ ", "▸"
 
 
 class PhaseBanner(Section):
-    """A word that changes when the phase does, a clock while the engine works, and the steps."""
+    """A word that changes when the phase does, a clock while the engine works, and the steps.
+
+    A prompt can be read between two redraws. Then it is told for a moment that it was read, and
+    how long that took, before the word is that of the phase which followed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen_reading: float | None = None
 
     def on_mount(self) -> None:
         """Let the clock run."""
@@ -34,13 +44,19 @@ class PhaseBanner(Section):
         """Draw `state`, on a ground of its own while the engine works or has failed."""
         self.set_class(state.busy, "-busy")
         self.set_class(state.phase is Phase.FAILED, "-failed")
+        if state.phase is Phase.PROMPT and state.trace is not None:
+            self._seen_reading = state.trace.began
         super().show(state)
 
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw the word with its clock, and the steps of a request with the present one marked."""
-        time = phase_clock(state, moment.now())
+        now = moment.now()
+        time = phase_clock(state, now)
         note = "  ".join(filter(None, (chunk_words(state), time)))
         word = phase_word(state)
+        read = just_read(state, now)
+        if read is not None and state.trace and state.trace.began != self._seen_reading:
+            word, note = WAS_READ, milliseconds(read)
         if len(word) + len(note) + 4 > width:
             word = SHORT_WORDS.get(word, word)
         if len(word) + len(note) + 4 > width:

@@ -17,6 +17,7 @@ from stratadesk.tui.phase_words import (
     phase_word,
 )
 from stratadesk.tui.widgets.drawing import MUTED, STRONG
+from stratadesk.tui.widgets.head_line import last_loan
 from stratadesk.tui.widgets.phase_banner import TICK_S
 from stratadesk.tui.widgets.section import Section
 from stratadesk.tui.widgets.speed_figures import answer_speed, power_note, prompt_speed
@@ -44,6 +45,7 @@ def status_facts(state: MonitorState, now: float) -> tuple[str, ...]:
         state.provenance.label if state.provenance else "",
         chunk_words(state),
         *(card_facts(state) if state.shows_card else ()),
+        _loan_back(state),
         prompt_speed(state) or answer_speed(state),
         _hits(state),
         power_note(state.power),
@@ -68,6 +70,12 @@ def card_facts(state: MonitorState) -> tuple[str, ...]:
         f"lent {cache.lent:,}" if cache and cache.lent else "",
         "" if word else free,
     )
+
+
+def _loan_back(state: MonitorState) -> str:
+    """How long the head was out; while it is, `card_facts` says so."""
+    loan = last_loan(state.trace) if state.shows_card else ""
+    return f"head {loan}" if loan else ""
 
 
 def _hits(state: MonitorState) -> str:
