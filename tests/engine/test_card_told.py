@@ -222,6 +222,29 @@ def test_a_sample_comes_twice_a_second_and_when_the_phase_changes() -> None:
     assert reporter.take_if_due() is not None
 
 
+def test_the_first_counts_of_an_answer_are_told_at_once() -> None:
+    """An answer of a third of a second would otherwise be written without any figure."""
+    reporter, cache, state, now = make_reporter()
+    reporter.take_if_due()
+    state[0] = VramState.PROMPT
+    reporter.take_if_due()
+    state[0] = VramState.DECODING
+    told = reporter.take_if_due()
+    assert told is not None
+    assert told.answer_rate is None
+    now[0] += 0.02
+    assert reporter.take_if_due() is None
+    cache.begin_step()
+    cache.resolve(0, [1, 2])
+    first = reporter.take_if_due()
+    assert first is not None
+    assert (first.answer_hits, first.answer_misses) == (0, 2)
+    assert first.window_rate == first.answer_rate == 0.0
+    cache.begin_step()
+    cache.resolve(0, [1, 2])
+    assert reporter.take_if_due() is None
+
+
 def test_the_window_counts_from_the_sample_before() -> None:
     reporter, cache, state, now = make_reporter()
     reporter.take_if_due()

@@ -23,6 +23,7 @@ ANSWERING = frozenset({VramState.PROMPT, VramState.DECODING})
 class CacheReporter:
     """Takes a sample of `cache` when one is due, and whenever `state` has changed.
 
+    The first counts of an answer are due at once: a short one would be over before the next.
     `experts` is the number of experts of all layers, `tiers` where on the host they are. While a
     prompt is read nothing is counted over the link: a prompt reads experts where they lie.
     """
@@ -48,14 +49,22 @@ class CacheReporter:
         """Return a sample, or None when the last one is young and the phase the same."""
         state, now = self._state(), self._clock()
         changed = state is not self._told_state
-        if not changed and now - self._told_at < INTERVAL_S:
-            return None
         counters = self._cache.counters
+        due = changed or now - self._told_at >= INTERVAL_S or self._are_first(counters)
+        if not due:
+            return None
         if state in ANSWERING and self._told_state not in ANSWERING:
             self._answer = counters
         sample = self._sample(counters, now)
         self._told, self._told_at, self._told_state = counters, now, state
         return sample
+
+    def _are_first(self, counters: CacheCounters) -> bool:
+        """Whether experts were asked for in this answer, and none when it was last told."""
+        if self._told_state is not VramState.DECODING:
+            return False
+        told, now = self._told - self._answer, counters - self._answer
+        return told.hits + told.misses == 0 < now.hits + now.misses
 
     def _sample(self, counters: CacheCounters, now: float) -> CacheSample:
         states, tiers = self._cache.states(), self._tiers
