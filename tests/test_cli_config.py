@@ -63,6 +63,52 @@ def test_show_json_has_the_same_for_scripts(capsys: Output) -> None:
     assert shown["models.folders"]["variable"] == "STRATADESK_MODELS"
 
 
+def test_unset_takes_a_value_out_and_leaves_the_rest(capsys: Output) -> None:
+    save_setting(user_file(), "model", "some.gguf")
+    save_setting(user_file(), "top_k", 7)
+    assert main(["config", "unset", "model"]) == 0
+    assert tomllib.loads(user_file().read_text()) == {"models": {}, "sampling": {"top_k": 7}}
+    assert capsys.readouterr().out == ""
+    assert main(["config", "unset", "models.model"]) == 0
+    assert capsys.readouterr().out == f"{user_file()} does not set models.model.\n"
+
+
+def test_unset_writes_no_file_where_there_is_none(capsys: Output) -> None:
+    assert main(["config", "unset", "top_k"]) == 0
+    assert not user_file().exists()
+    assert "does not set sampling.top_k" in capsys.readouterr().out
+
+
+def test_unset_takes_a_wrong_value_out_too() -> None:
+    user_file().parent.mkdir(parents=True, exist_ok=True)
+    user_file().write_text('[models]\nmodel = ""\n')
+    assert main(["config", "unset", "model"]) == 0
+    assert read_settings(user_file()).problems == ()
+
+
+def test_unset_says_what_decides_instead(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_setting(user_file(), "top_k", 7)
+    monkeypatch.setenv("STRATADESK_TOP_K", "9")
+    assert main(["config", "unset", "top_k"]) == 0
+    assert "STRATADESK_TOP_K decides sampling.top_k here" in capsys.readouterr().out
+
+
+def test_unset_refuses_unknown_keys_and_damaged_files(capsys: Output) -> None:
+    assert main(["config", "unset", "temprature"]) == ExitCode.USAGE
+    assert "temperature" in capsys.readouterr().err
+    user_file().parent.mkdir(parents=True, exist_ok=True)
+    user_file().write_text("[models\n")
+    assert main(["config", "unset", "model"]) == ExitCode.FAILURE
+    assert "not TOML" in capsys.readouterr().err
+    assert user_file().read_text() == "[models\n"
+
+
+def test_an_empty_model_is_refused_and_says_how_to_have_none(capsys: Output) -> None:
+    assert main(["config", "set", "model", ""]) == ExitCode.USAGE
+    assert "config unset" in capsys.readouterr().err
+    assert not user_file().exists()
+
+
 def test_validate_names_file_key_line_and_nearest_key(capsys: Output, tmp_path: Path) -> None:
     bad = tmp_path / "bad.toml"
     bad.write_text("[sampling]\ntop_k = -1.5\ntemprature = 1\n")

@@ -3,18 +3,19 @@
 import argparse
 from pathlib import Path
 
-from stratadesk.errors import UsageError
+from stratadesk.errors import StrataDeskError, UsageError
 from stratadesk.exit_codes import ExitCode
 
 NAME = "config"
 PURPOSE = "show, check and change the settings that are kept"
-ALLOWED = "stratadesk config show has every setting and what it means."
+ALLOWED = "stratadesk config show has every setting and what it means; config unset takes one back."
 EXAMPLES = """\
 examples:
   stratadesk config show                       every setting, and who decides it
   stratadesk --temp 0.2 config show --json     the same for scripts, with a flag given
   stratadesk config set sampling.temperature 0.7
   stratadesk config set folders ~/models /mnt/models
+  stratadesk config unset model                back to what holds without it
   stratadesk config validate stratadesk.toml   exit code 2 if anything in it is wrong
   stratadesk config path
 
@@ -36,11 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     change = actions.add_parser("set", help="change one value in this user's settings")
     change.add_argument("key", metavar="KEY", help="section.name; the name alone is enough")
     change.add_argument("values", metavar="VALUE", nargs="+", help="the new value")
+    unset = actions.add_parser("unset", help="take one value out of this user's settings")
+    unset.add_argument("key", metavar="KEY", help="section.name; the name alone is enough")
 
 
 def config(arguments: argparse.Namespace) -> int:
     """Do what the action says and return the exit code."""
-    actions = {"show": show, "validate": validate, "path": print_path, "set": change}
+    actions = {
+        "show": show,
+        "validate": validate,
+        "path": print_path,
+        "set": change,
+        "unset": take_out,
+    }
     return actions[arguments.action](arguments)
 
 
@@ -123,6 +132,35 @@ def change(arguments: argparse.Namespace) -> int:
     winner = decide({}).of(setting.key).winner
     if winner.source not in (Source.USER, Source.DEFAULT):
         print(f"Saved, but {winner.place} decides {setting.key} here.")
+    return ExitCode.OK
+
+
+def take_out(arguments: argparse.Namespace) -> int:
+    """Take one value out of this user's file, and say what decides from then on.
+
+    A value that is wrong can be taken out too. Where there is none, nothing is written.
+
+    Raises:
+        UsageError: there is no such setting.
+        StrataDeskError: the file is damaged or cannot be changed.
+    """
+    from stratadesk.settings_file import read_settings, save_setting, user_file
+    from stratadesk.settings_order import Source, decide
+    from stratadesk.settings_schema import find_setting
+
+    setting, path = find_setting(arguments.key), user_file()
+    contents = read_settings(path)
+    for problem in contents.problems:
+        if not problem.key and not problem.unknown:
+            raise StrataDeskError(str(problem), "Mend the file by hand, or move it away.")
+    wrong = {problem.key for problem in contents.problems}
+    if setting.key not in {*contents.values, *wrong}:
+        print(f"{path} does not set {setting.key}.")
+        return ExitCode.OK
+    save_setting(path, setting.key, None)
+    winner = decide({}).of(setting.key).winner
+    if winner.source is not Source.DEFAULT:
+        print(f"Taken out, but {winner.place} decides {setting.key} here.")
     return ExitCode.OK
 
 
