@@ -13,7 +13,7 @@ import pytest
 from stratadesk.cli import main
 from stratadesk.cli.chat import chosen_model
 from stratadesk.cli.guide_card import GuideCard
-from stratadesk.cli.inputs import engine_settings
+from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.kept_settings import with_kept
 from stratadesk.cli.one_answer import OneAnswer
 from stratadesk.cli.parser import build_parser
@@ -32,6 +32,7 @@ from stratadesk.engine.vram.phase_table import HeadPlace, VramPhase, VramState
 from stratadesk.engine.vram.plan_settings import HeadAlias
 from stratadesk.exit_codes import ExitCode
 from stratadesk.models.guide import VARIABLE
+from stratadesk.settings_file import save_setting, user_file
 from stratadesk.settings_order import decide
 from stratadesk.units import KIB, MIB
 
@@ -142,6 +143,40 @@ def test_the_line_mode_starts_the_guide_too(
     monkeypatch.setattr(sys, "stdin", io.StringIO("/quit\n"))
     assert main(["--plain"]) == ExitCode.OK
     assert f"[ready] {tiny_guide.stem}" in capsys.readouterr().out
+
+
+class TestTemperature:
+    """The guide tells facts: a draw among words makes some of them wrong."""
+
+    def drawn(self, model: Path, *flags: str) -> SamplingSettings:
+        given = arguments(*flags)
+        return GuideCard(given).sampling(model, sampling_settings(given))
+
+    def test_the_guide_answers_without_chance_and_others_as_ever(self, tiny_guide: Path) -> None:
+        usual = sampling_settings(arguments())
+        assert self.drawn(tiny_guide) == replace(usual, temperature=0.0)
+        assert self.drawn(OTHER) == usual
+
+    def test_a_temperature_that_is_set_counts(
+        self, tiny_guide: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert self.drawn(tiny_guide, "--temp", "0.8").temperature == 0.8
+        save_setting(user_file(), "temperature", 0.5)
+        assert self.drawn(tiny_guide).temperature == 0.5
+        monkeypatch.setenv("STRATADESK_TEMPERATURE", "0.7")
+        assert self.drawn(tiny_guide).temperature == 0.7
+
+    def test_run_uses_it(self, tiny_guide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[Generate] = []
+
+        def execute(_self: OneAnswer, _load: LoadModel, request: Generate) -> int:
+            asked.append(request)
+            return ExitCode.OK
+
+        monkeypatch.setattr(OneAnswer, "execute", execute)
+        assert main(["run", "-p", "red"]) == ExitCode.OK
+        assert main(["run", "-p", "red", "-m", str(tiny_guide), "--temp", "0.8"]) == ExitCode.OK
+        assert [request.sampling.temperature for request in asked] == [0.0, 0.8]
 
 
 class TestCard:

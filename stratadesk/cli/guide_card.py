@@ -1,4 +1,6 @@
-"""The small card that the chat makes up for the guide, to show every phase without a GPU.
+"""What the guide gets that other models do not: a small card, and answers without chance.
+
+The chat makes up the card, to show every phase without a GPU.
 
 Beside its reserve the card has room for half of the experts, so that there are hits and misses;
 lowering the reserve makes room for more. Each prompt is read over the head's bytes.
@@ -16,7 +18,7 @@ from stratadesk.settings import ENGINE_FLAGS
 from stratadesk.vram_flags import VRAM_FLAGS
 
 if TYPE_CHECKING:
-    from stratadesk.engine.commands import EngineSettings
+    from stratadesk.engine.commands import EngineSettings, SamplingSettings
 
 CARD_MIB = 24
 CHOICES: Final = {"vram_reserve_mib": 8, "prefill_head_alias": "on", "short_read": 0}
@@ -37,6 +39,7 @@ class GuideCard:
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
         self._usual = engine_settings(arguments)
         self._made_up = engine_settings(with_card(arguments))
 
@@ -56,12 +59,27 @@ class GuideCard:
             machine=source.machine,
         )
 
+    def sampling(self, model: Path, usual: "SamplingSettings") -> "SamplingSettings":
+        """Return how the answers of `model` are drawn."""
+        return guide_sampling(self._arguments, model, usual)
+
     def keeps(self, field: str, settings: "EngineSettings") -> bool:
         """Whether a choice is one for the next start too, not only for a made-up card."""
         return not self._is_made_up(settings) or field not in OF_THE_MODEL
 
     def _is_made_up(self, settings: "EngineSettings") -> bool:
         return settings.machine is self._made_up.machine
+
+
+def guide_sampling(
+    arguments: argparse.Namespace, model: Path, usual: "SamplingSettings"
+) -> "SamplingSettings":
+    """Return `usual`, for the guide with temperature 0 unless someone has set another.
+
+    What it says are facts about the program: of two words the less likely one is the wrong one.
+    """
+    is_set = "temperature" in vars(arguments)
+    return replace(usual, temperature=0.0) if is_guide(model) and not is_set else usual
 
 
 def with_card(arguments: argparse.Namespace) -> argparse.Namespace:

@@ -34,14 +34,15 @@ def chat_in_lines(arguments: argparse.Namespace, decisions: "Decisions") -> int:
     model = chosen_model(decisions) or choose_model(page, decisions)
     if model is None:
         return ExitCode.OK
+    cards = GuideCard(arguments)
     chat = PlainChat(
         Engine(),
         page,
-        sampling,
+        cards.sampling(model, sampling),
         max_tokens(decisions),
         thinking_shown=decisions.interface.thinking == "shown",
     )
-    return chat.run(LoadModel(model, GuideCard(arguments).fit(model, settings)))
+    return chat.run(LoadModel(model, cards.fit(model, settings)))
 
 
 def choose_model(page: PlainPage, decisions: "Decisions") -> Path | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stratadesk.cli.guide_card import guide_sampling
 from stratadesk.cli.inputs import engine_settings, read_text, sampling_settings, token_ids
 from stratadesk.cli.kept_settings import with_kept
 from stratadesk.cli.kernel_cache import warn_of_unkept_kernels
@@ -28,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     request = build_request(arguments)
     settings = engine_settings(arguments)
     model = answering_model(decisions)
+    request = replace(request, sampling=guide_sampling(arguments, model, request.sampling))
     start_logging()
     warn_of_unkept_kernels()
     from stratadesk.cli.one_answer import OneAnswer

@@ -79,6 +79,7 @@ class StrataDeskApp(App[None]):
         self._discover = discover
         self._cards = options.cards
         self._keeper = Keeper(options.remember, self.set_timer)
+        self._sampling = sampling
         self._start_theme = self._known_theme = options.look.theme
         self._control = LiveControl(
             settings, self._tell, self._keep, self._say, self.set_timer, self._show_change
@@ -252,6 +253,7 @@ class StrataDeskApp(App[None]):
     def _load(self, model: Path) -> None:
         self._model = model
         self._chat_screen.chat.expect_model()
+        self._chat_screen.chat.sampling = self._cards.sampling(model, self._sampling)
         self._control.fit(lambda settings: self._cards.fit(model, settings))
         self._tell(LoadModel(model, self._control.settle()))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from stratadesk.engine.commands import Command, EngineSettings
+from stratadesk.engine.commands import Command, EngineSettings, SamplingSettings
 from stratadesk.engine.events import Event
 
 
@@ -164,10 +164,13 @@ def foresee_nothing(path: Path, settings: EngineSettings) -> None:
 
 
 class Cards(Protocol):
-    """Knows a model that is loaded with another card than the others."""
+    """Knows a model that is loaded with another card than the others, and how each answers."""
 
     def fit(self, model: Path, settings: EngineSettings) -> EngineSettings:
         """Return the settings with which `model` is loaded."""
+
+    def sampling(self, model: Path, usual: SamplingSettings) -> SamplingSettings:
+        """Return how the answers of `model` are drawn."""
 
     def keeps(self, field: str, settings: EngineSettings) -> bool:
         """Whether a choice made while `settings` hold is to be kept for the next start."""
@@ -179,6 +182,10 @@ class OneCard:
     def fit(self, model: Path, settings: EngineSettings) -> EngineSettings:
         """Return the settings as they are."""
         return settings
+
+    def sampling(self, model: Path, usual: SamplingSettings) -> SamplingSettings:
+        """Draw all answers alike."""
+        return usual
 
     def keeps(self, field: str, settings: EngineSettings) -> bool:
         """Keep everything."""

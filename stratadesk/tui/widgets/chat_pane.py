@@ -75,7 +75,8 @@ class ChatPane(Vertical):
     def __init__(self, max_tokens: int, sampling: SamplingSettings) -> None:
         super().__init__()
         self._max_tokens = max_tokens
-        self._sampling = sampling
+        self.sampling = sampling
+        """How the next answers are drawn."""
         self._conversation = Conversation()
         self._asked = self._forgotten = 0
         self._exchange: Exchange | None = None
@@ -289,7 +290,7 @@ class ChatPane(Vertical):
             self._exchange.request_id,
             messages=self._conversation.ask(message.content),
             max_tokens=self._max_tokens,
-            sampling=self._sampling,
+            sampling=self.sampling,
             force_chatml=self._force_chatml,
         )
         self.post_message(TellEngine(command))
