@@ -20,6 +20,7 @@ from stratadesk.kernels.cuda.cubins import CubinStore, Kernels, Progress
 from stratadesk.kernels.cuda.device import open_device
 from stratadesk.kernels.cuda.host_copies import MappedCopy
 from stratadesk.kernels.cuda.memory import CudaMemory
+from stratadesk.kernels.cuda.ops_sampling import RING, DrawPlaces
 from stratadesk.kernels.cuda.states import StepState
 from stratadesk.kernels.cuda.tensors import DeviceTensor, DeviceWeight, DeviceWorkspace
 from stratadesk.paths import folders
@@ -135,6 +136,7 @@ class CardContents:
         store = CubinStore(folders().cache / "cubins", self.device.arch)
         kernels.load(programs.needed(formats, self.kv_format), store, progress)
 
+        self.rings: tuple[MappedCopy, ...] = ()
         dry = cuda.CudaOps(self.device, kernels)
         dry.dry = True
         self.layout = self._build(dry, None)
@@ -149,8 +151,10 @@ class CardContents:
     def release(self) -> None:
         """Give the card's memory back."""
         self.arena.release()
-        if self.loader.embedding is not None:
-            self.loader.embedding.release()
+        kept = (self.loader.embedding, *self.rings)
+        for copy in kept:
+            if copy is not None:
+                copy.release()
 
     def _arena(self, settings: EngineSettings) -> Arena:
         needed, free = self.layout.total, self.device.free()
@@ -180,6 +184,7 @@ class CardContents:
         self.tokens = ops.resident.tensor(cuda.MOST_TOKENS)
         ops.step = StepState(self.step.address, self.tokens.address)
         self.logits = ops.resident.tensor(cuda.MOST_TOKENS, self.vocab_size)
+        self._place_draws(ops)
         before = ops.resident.used
         self.layers: Sequence[LayerState] = tuple(
             layer.mixer.new_state(ops, self.context, self.kv_format) for layer in self.family.layers
@@ -192,6 +197,23 @@ class CardContents:
             hidden = self.family.hidden(ops, ids, 0, self.layers)
             self.family.logits(ops, hidden)
         return CardLayout(*(aligned(space.peak) for space in spaces))
+
+    def _place_draws(self, ops: cuda.CudaOps) -> None:
+        """What drawing tokens needs: memory of its own, and rings that the host uses too."""
+        if not ops.dry and not self.rings:
+            self.rings = tuple(MappedCopy(np.zeros(8 * RING, np.uint8)) for _ in range(2))
+        addresses = [ring.address for ring in self.rings] or [0, 0]
+        self.draws = DrawPlaces(*map(ops.resident.take, DrawPlaces.SIZES), *addresses)
+
+    @property
+    def shares(self) -> MappedCopy:
+        """The ring of shares that draws stop at; see `DrawPlaces`."""
+        return self.rings[0]
+
+    @property
+    def said(self) -> MappedCopy:
+        """The ring of tokens drawn."""
+        return self.rings[1]
 
     def _spaces(self, layout: CardLayout | None) -> tuple[DeviceWorkspace, ...]:
         if layout is None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from stratadesk.engine.cuda_writer import CudaWriter, can_draw
 from stratadesk.engine.vram.costs import Reading as CostReading
 from stratadesk.engine.vram.requests import DECODE, RequestPlan
 from stratadesk.errors import UsageError
@@ -17,6 +18,7 @@ from stratadesk.kernels.cuda.ops import MOST_TOKENS
 
 if TYPE_CHECKING:
     from stratadesk.engine.cuda_loading import CardContents
+    from stratadesk.engine.sampler import Sampler
 
 Floats = npt.NDArray[np.float32]
 Head = Literal["none", "last", "all"]
@@ -33,7 +35,7 @@ class CudaState:
 class CudaModel:
     """A GGUF model on the card; implements `engine.protocols.Model`.
 
-    Its memory holds one state at a time: `new_state` ends the use of the one before. Prompts are
+    Its memory holds one `state` at a time: `new_state` ends the use of the one before. Prompts are
     read through windows of up to eight tokens.
     """
 
@@ -50,10 +52,11 @@ class CudaModel:
             layer.n_bytes for layer in contents.layers if not hasattr(layer, "memories")
         )
         self.state_bytes = contents.state_bytes - self.kv_bytes
-        self._contents = contents
+        self.contents = self._contents = contents
         self._ops = contents.ops
-        self._graphs: dict[tuple[int, Head], Any] = {}
-        self._state = CudaState()
+        self._graphs: dict[tuple[int, Head] | str, Any] = {}
+        self.state = CudaState()
+        self._writing = False
 
     def new_state(self) -> CudaState:
         """Return a state that holds no token, in place of any before."""
@@ -61,9 +64,9 @@ class CudaModel:
             for side in ("histories", "memories"):
                 if hasattr(layer, side):
                     self._ops.clear(getattr(layer, side))
-        self._state = CudaState()
+        self.state = CudaState()
         self._place()
-        return self._state
+        return self.state
 
     def begin_request(self, fresh: int) -> RequestPlan:
         """Plan how `fresh` tokens are read: always through the decode windows."""
@@ -72,7 +75,27 @@ class CudaModel:
         return RequestPlan(fresh, DECODE, None, MOST_TOKENS, 0, 0, reading, 0.0, 0.0, why)
 
     def end_request(self) -> None:
-        """Nothing was lent."""
+        """Nothing was lent; the device goes back to what is held if it has written ahead."""
+        if self._writing:
+            self._place()
+
+    def writer(
+        self, state: CudaState, sampler: Sampler, end_ids: Collection[int]
+    ) -> CudaWriter | None:
+        """Draw tokens on the card from the last logits on; None where the host has to."""
+        if not can_draw(sampler.settings, self.vocab_size, end_ids):
+            return None
+        self._writing = True
+        return CudaWriter(self, state, sampler, end_ids, self._place)
+
+    def graph_of(self, name: str) -> Any:
+        """The graph "draw" (from the first row of logits), or "write 0" or "write 1".
+
+        Writing reads the token drawn last, puts its logits into row 0 or 1, and draws from them.
+        """
+        if name not in self._graphs:
+            self._graphs[name] = self._captured_as(lambda: self._queue_writing(name))
+        return self._graphs[name]
 
     def recover(self) -> None:
         """After a cancel or a failure: the device stands where the host committed last."""
@@ -125,14 +148,28 @@ class CudaModel:
 
     def _captured(self, count: int, head: Head) -> Any:
         """The graph of a window of `count` tokens, with the head for no, the last or all rows."""
+        return self._captured_as(lambda: self._queue(count, head))
+
+    def _captured_as(self, queue: Callable[[], None]) -> Any:
         stream = self._ops.device.stream
         with translated("capturing a step"):
             stream.begin_capture()
             try:
-                self._queue(count, head)
+                queue()
             finally:
                 graph = stream.end_capture()
         return graph
+
+    def _queue_writing(self, name: str) -> None:
+        contents = self._contents
+        ops: Any = self._ops
+        row = contents.logits.row(1 if name.endswith("1") else 0)
+        if name != "draw":
+            with ops.scope():
+                hidden = contents.family.hidden(ops, np.zeros(1, np.int32), 0, contents.layers)
+                ops.copy(row, contents.family.logits(ops, hidden))
+            ops.advance_turn(contents.draws)
+        ops.draw_token(row, contents.draws)
 
     def _queue(self, count: int, head: Head) -> None:
         contents = self._contents
@@ -150,5 +187,6 @@ class CudaModel:
 
     def _place(self) -> None:
         """Tell the device where the committed sequence stands."""
-        where = np.array([self._state.position, self._state.steps % 2], np.int32)
+        self._writing = False
+        where = np.array([self.state.position, self.state.steps % 2], np.int32)
         self._ops.upload(self._contents.step.address, where)

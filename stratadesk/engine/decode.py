@@ -13,6 +13,7 @@ from stratadesk.engine.session import Session
 from stratadesk.engine.textstream import Piece, TextStream
 
 if TYPE_CHECKING:
+    from stratadesk.engine.protocols import Writer
     from stratadesk.engine.tokenizer import Tokenizer
 
 
@@ -43,6 +44,7 @@ class Decode:
         self._sampler = Sampler(command.sampling)
         self._stream = TextStream(command.sampling.stop, starts_thinking=starts_thinking)
         self._shown: dict[Channel, list[str]] = {channel: [] for channel in Channel}
+        self._writer: Writer | None = None
         self._first_at = self._last_at = 0.0
         self._thinking_tokens = 0
         self.tokens: list[int] = []
@@ -60,9 +62,13 @@ class Decode:
 
     def step(self) -> list[Piece]:
         """Sample one token; return the text that it makes safe to show."""
-        if self.tokens:
+        if self._writer is not None:
+            self._session.hold(self.tokens[-1], self._writer)
+        elif self.tokens:
             self._session.read(self.tokens[-1:], logits=True)
-        token = self._sample()
+        else:
+            self._writer = self._session.writer(self._sampler, self._end_ids)
+        token = self._drawn()
         ended = token in self._tokenizer.end_ids and not self._command.ignore_eos
         pieces = [] if ended else self._push(token)
         self.finish_reason = self._reason(ended=ended)
@@ -101,16 +107,28 @@ class Decode:
             context_total=len(self._session.ids) + self._session.room,
         )
 
-    def _sample(self) -> int:
-        logits = self._session.logits
-        if logits is None:
-            raise RuntimeError("there are no logits to sample from")
-        token = self._sampler.next(logits, self._session.ids)
+    @property
+    def _end_ids(self) -> frozenset[int]:
+        return frozenset() if self._command.ignore_eos else frozenset(self._tokenizer.end_ids)
+
+    def _drawn(self) -> int:
+        """One more token, from the model itself or from its logits."""
+        token = self._writer.next() if self._writer is not None else None
+        if token is None:
+            token = self._sample()
         self._last_at = self._clock()
         if not self.tokens:
             self._first_at = self._last_at
         self.tokens.append(token)
         return token
+
+    def _sample(self) -> int:
+        logits = self._session.logits
+        if self._writer is not None:
+            logits, self._writer = self._writer.logits, None
+        if logits is None:
+            raise RuntimeError("there are no logits to sample from")
+        return self._sampler.next(logits, self._session.ids)
 
     def _push(self, token: int) -> list[Piece]:
         pieces = []

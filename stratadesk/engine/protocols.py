@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from stratadesk.engine.events import LoadProgress
 
@@ -64,6 +64,28 @@ class Reading(Protocol):
     @property
     def why(self) -> str:
         """Why it is read so, in words."""
+
+
+class Writer(Protocol):
+    """Draws the tokens of one answer where the model computes."""
+
+    def next(self) -> int | None:
+        """The next token; None when the host has to draw it from `logits`."""
+
+    def hold(self) -> None:
+        """The token given last is read and held."""
+
+    @property
+    def logits(self) -> NDArray[np.float32]:
+        """The logits that the last token was to be drawn from, [vocabulary]; ends the writing."""
+
+
+@runtime_checkable
+class DrawsTokens(Protocol):
+    """A model that may draw tokens itself."""
+
+    def writer(self, state: Any, sampler: Any, end_ids: Collection[int]) -> Writer | None:
+        """Draw from the last logits on; None where the host has to."""
 
 
 class Model(Protocol[StateT]):

@@ -62,9 +62,13 @@ class Sampler:
 
     def __init__(self, settings: SamplingSettings) -> None:
         check_settings(settings)
-        self._settings = settings
+        self.settings = self._settings = settings
         self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
         self._random = np.random.Generator(np.random.PCG64(self.seed))
+
+    def share(self) -> float:
+        """Where in all weight the next draw stops, 0 to below 1: for draws made elsewhere."""
+        return float(self._random.random())
 
     def next(self, logits: Logits, history: Sequence[int]) -> int:
         """Return the id of the next token; temperature 0 takes the best, of equal ones the first.

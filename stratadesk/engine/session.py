@@ -6,18 +6,20 @@ exactly the tokens that were computed: a token that was sampled last and never r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
 from stratadesk.engine.commands import Message
 from stratadesk.engine.prompt import Prompt
-from stratadesk.engine.protocols import Model, Reading, StateT
+from stratadesk.engine.protocols import DrawsTokens, Model, Reading, StateT, Writer
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from stratadesk.engine.sampler import Sampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,18 @@ class Session(Generic[StateT]):
             raise RuntimeError("a session reads only after restart()")
         self.logits = self._model.forward(self._state, tokens, logits="last" if logits else "none")
         self._ids.extend(tokens)
+
+    def writer(self, sampler: Sampler, end_ids: Collection[int]) -> Writer | None:
+        """Let the model draw the answer's tokens; None where it cannot, or there are no logits."""
+        if self.logits is None or not isinstance(self._model, DrawsTokens):
+            return None
+        return self._model.writer(self._state, sampler, end_ids)
+
+    def hold(self, token: int, writer: Writer) -> None:
+        """Keep books of a token that `writer` has given and read."""
+        writer.hold()
+        self.logits = None
+        self._ids.append(token)
 
     def drop(self, why: str) -> None:
         """Release the state and forget all; `why` is what the next prompt's note will say."""

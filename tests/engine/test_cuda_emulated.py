@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from stratadesk.engine import cuda_loading
-from stratadesk.engine.commands import Device, EngineSettings, KvFormat
+from stratadesk.engine.commands import Device, EngineSettings, KvFormat, SamplingSettings
 from stratadesk.engine.cuda_loading import CardContents
 from stratadesk.engine.cuda_model import CudaModel
 from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.loading import load_model
 from stratadesk.engine.logits import compute_logits
+from stratadesk.engine.sampler import Sampler
 from stratadesk.kernels.cuda import ops as cuda_ops
 from stratadesk.kernels.cuda.tensors import LINE
 from tests.kernels.cuda.emulation.bench import EmulatedOps, emulated_device
@@ -79,22 +80,109 @@ def emulated_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(device), "free", lambda _: 1 << 30)
 
 
-@pytest.mark.parametrize("architecture", cuda_ops.SUPPORTED)
-def test_logits_are_the_hosts_in_any_windows(architecture: str, tmp_path: Path) -> None:
-    path = tmp_path / "tiny.gguf"
+def tiny(architecture: str, folder: Path) -> Path:
+    path = folder / "tiny.gguf"
     values = FAMILIES[architecture]
     values = {**values, **{key: size for key, size in LARGER.items() if key in values}}
     path.write_bytes(tiny_model(architecture, values).build())
+    return path
+
+
+def on_card(path: Path) -> CudaModel:
+    gguf = GgufFile.open(path)
+    settings = EngineSettings(kv_format=KvFormat.F32)
+    formats = {info.format.name for info in gguf.tensors.values()}
+    return CudaModel(CardContents(gguf, settings, formats, lambda done, total: None))
+
+
+@pytest.mark.parametrize("architecture", cuda_ops.SUPPORTED)
+def test_logits_are_the_hosts_in_any_windows(architecture: str, tmp_path: Path) -> None:
+    path = tiny(architecture, tmp_path)
     settings = EngineSettings(device=Device.HOST, kv_format=KvFormat.F32)
     host = load_model(path, settings, lambda progress: None)
     wanted = compute_logits(host, TOKENS, len(TOKENS))
     host.close()
-    gguf = GgufFile.open(path)
-    formats = {info.format.name for info in gguf.tensors.values()}
-    model = CudaModel(CardContents(gguf, settings, formats, lambda done, total: None))
+    model = on_card(path)
     whole = compute_logits(model, TOKENS, len(TOKENS))
-    scale = np.abs(wanted).max()
-    assert np.abs(whole - wanted).max() <= 2e-5 * scale
+    assert np.abs(whole - wanted).max() <= 2e-5 * np.abs(wanted).max()
     for window in (1, 3):
         assert np.array_equal(compute_logits(model, TOKENS, window), whole)
+    model.close()
+
+
+def written(model: CudaModel, how: SamplingSettings, count: int, ends: set[int]) -> list[int]:
+    """So many tokens behind TOKENS, drawn on the card; ends as a request does."""
+    state = model.new_state()
+    model.forward(state, TOKENS, logits="last")
+    writer = model.writer(state, Sampler(how), ends)
+    assert writer is not None
+    tokens: list[int] = []
+    for _ in range(count):
+        if tokens:
+            writer.hold()
+        token = writer.next()
+        assert token is not None
+        tokens.append(token)
+    model.end_request()
+    assert state.position == len(TOKENS) + count - 1
+    return tokens
+
+
+def sampled(model: CudaModel, how: SamplingSettings, count: int) -> list[int]:
+    """The same, drawn on the host from the card's logits."""
+    state, sampler, tokens = model.new_state(), Sampler(how), list(TOKENS)
+    logits = model.forward(state, tokens, logits="last")
+    for _ in range(count):
+        assert logits is not None
+        tokens.append(sampler.next(logits, tokens))
+        logits = model.forward(state, tokens[-1:], logits="last")
+    return tokens[len(TOKENS) :]
+
+
+@pytest.mark.parametrize("architecture", cuda_ops.SUPPORTED)
+def test_tokens_drawn_ahead_are_those_the_host_draws(architecture: str, tmp_path: Path) -> None:
+    model = on_card(tiny(architecture, tmp_path))
+    for how in (SamplingSettings(temperature=0.0), SamplingSettings(temperature=1.5, seed=3)):
+        assert written(model, how, 20, set()) == sampled(model, how, 20)
+    model.close()
+
+
+@pytest.mark.parametrize("architecture", cuda_ops.SUPPORTED)
+def test_another_turn_finds_what_is_held_wherever_the_last_one_stopped(
+    architecture: str, tmp_path: Path
+) -> None:
+    """Stopped at consecutive places, by the host or by an end token, then read on."""
+    stops = 12
+    model = on_card(tiny(architecture, tmp_path))
+    how = SamplingSettings(temperature=1.0, seed=11)
+    answer = written(model, how, stops, set())
+    for count in range(1, stops + 1):
+        last = answer[count - 1]
+        ends = {last} if count % 2 and last not in answer[: count - 1] else set()
+        tokens = written(model, how, count, ends)
+        assert tokens == answer[:count]
+        following = [*tokens[-1:], 8, 1]
+        after = model.forward(model.state, following, logits="last")
+        fresh = model.new_state()
+        wanted = model.forward(fresh, [*TOKENS, *tokens[:-1], *following], logits="last")
+        assert np.array_equal(after, wanted)
+    model.close()
+
+
+def test_the_context_can_be_filled_to_its_end(tmp_path: Path) -> None:
+    model = on_card(tiny("qwen3moe", tmp_path))
+    room = model.context - len(TOKENS)
+    assert len(written(model, SamplingSettings(temperature=0.0), room + 1, set())) == room + 1
+    model.close()
+
+
+def test_penalties_are_the_hosts(tmp_path: Path) -> None:
+    model = on_card(tiny("qwen3", tmp_path))
+    state = model.new_state()
+    for how in (
+        SamplingSettings(repeat_penalty=1.1),
+        SamplingSettings(presence_penalty=0.5),
+        SamplingSettings(top_k=0),
+    ):
+        assert model.writer(state, Sampler(how), set()) is None
     model.close()

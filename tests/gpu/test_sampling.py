@@ -10,9 +10,10 @@ from stratadesk.engine.commands import SamplingSettings
 from stratadesk.engine.sampler import narrow, pick, weigh
 from stratadesk.kernels.cuda.ops_sampling import (
     NOT_FINITE,
+    RING,
     TOO_MANY_ALIKE,
-    WISHES_BYTES,
     DrawPlaces,
+    turn_of,
     wishes_of,
 )
 from stratadesk.kernels.cuda.tensors import DeviceTensor
@@ -30,20 +31,17 @@ SETTINGS = (
 )
 
 
-def drawn(
-    bench: Bench, logits: npt.NDArray[np.float32], how: SamplingSettings, share: float
-) -> int:
+def drawn(bench: Bench, logits: Floats, how: SamplingSettings, share: float) -> int:
     """The token that the card draws."""
     ops = bench.ops
     with ops.resident.scope():
         row = bench.tensor(logits.reshape(1, -1))
-        places = DrawPlaces(
-            *(ops.resident.take(n) for n in (WISHES_BYTES, 8, 4, DrawPlaces.draw_bytes()))
-        )
+        places = DrawPlaces(*map(ops.resident.take, (*DrawPlaces.SIZES, 8 * RING, 4 * RING)))
         ops.upload(places.wishes, wishes_of(how.temperature, how.top_k, how.top_p, how.min_p))
-        ops.upload(places.share, np.array([share]))
+        ops.upload(places.turn, turn_of(()))
+        ops.upload(places.shares, np.full(RING, share))
         ops.draw_token(row, places)
-        token = ops.download(DeviceTensor(places.token, (1,)))
+        token = ops.download(DeviceTensor(places.said, (1,)))
     return int(token.view(np.int32)[0])
 
 

@@ -26,6 +26,17 @@ struct Wishes {
     i32 top_k, unused;
 };
 
+// Where a turn stands: tokens drawn so far, and whether it has ended: an end token was drawn, or none
+// could be. `ends` are the end tokens.
+constexpr int RING = 16;
+struct Turn {
+    i32 drawn, ended, ends_count, unused;
+    i32 ends[60];
+};
+struct Step {
+    i32 position, side;
+};
+
 // Whole numbers in the order of floats.
 DEVICE u32 ordered(float value) {
     const u32 bits = __float_as_uint(value);
@@ -114,10 +125,21 @@ __global__ void __launch_bounds__(256) gather(const float *logits, int count, Dr
     }
 }
 
-// One block: the token, or -1 when a logit is not finite, or -2 when too many are alike. `share` (0 to
-// below 1) says at which share of all weight the draw stops.
+// One thread: the token that was read is held, unless the turn had ended before it.
+__global__ void advance_turn(Step *step, const Turn *turn) {
+    if (turn->ended) return;
+    step->position += 1;
+    step->side = 1 - step->side;
+}
+
+// One block: the next token to `token` and, with those drawn before, to the ring `said`; -1 is said
+// when a logit is not finite, -2 when too many are alike, and ends the turn as an end token does.
+// `shares` (a ring, 0 to below 1) say at which share of all weight a draw stops. Nothing once the
+// turn has ended. Both rings may be host memory.
 __global__ void __launch_bounds__(THREADS)
-    draw_token(const Wishes *wishes, const double *share, Draw *draw, i32 *token) {
+    draw_token(const Wishes *wishes, const double *shares, Draw *draw, Turn *turn, i32 *token,
+               i32 *said) {
+    if (turn->ended) return;
     __shared__ u64 keys[MOST];
     __shared__ double weights[MOST];
     const int found = int(min(draw->found, u32(MOST)));
@@ -164,12 +186,19 @@ __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x) return;
     int chosen = 0;
     if (temperature > 0.0) {
+        const double share = shares[turn->drawn % RING];
         double total = 0.0, sum = weights[0];
         for (int i = 0; i < kept; ++i) total += weights[i];
-        while (chosen + 1 < kept && sum <= *share * total) sum += weights[++chosen];
+        while (chosen + 1 < kept && sum <= share * total) sum += weights[++chosen];
     }
     const u64 key = temperature > 0.0 ? keys[chosen] : draw->best;
     const bool crowded = temperature > 0.0 && draw->found > MOST;
-    *token = draw->bad ? -1 : crowded ? -2 : i32(index_of(key));
+    const i32 found_token = draw->bad ? -1 : crowded ? -2 : i32(index_of(key));
+    said[turn->drawn % RING] = found_token;
+    if (found_token >= 0) *token = found_token;
+    bool ended = found_token < 0;
+    for (int i = 0; i < turn->ends_count; ++i) ended |= turn->ends[i] == found_token;
+    turn->ended = ended;
+    turn->drawn += 1;
 }
 }

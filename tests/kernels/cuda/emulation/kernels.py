@@ -90,6 +90,10 @@ class EmulatedStream:
     def synchronize(self) -> None:
         """Everything has been done already."""
 
+    def record(self) -> "EmulatedStream":
+        """An event that has happened."""
+        return self
+
     def begin_capture(self) -> None:
         """Note launches from here on."""
         self.noted = []
