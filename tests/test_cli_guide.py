@@ -17,6 +17,7 @@ from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.kept_settings import with_kept
 from stratadesk.cli.one_answer import OneAnswer
 from stratadesk.cli.parser import build_parser
+from stratadesk.cli.plan_command import MADE_UP
 from stratadesk.cli.run import GUIDE_ANSWERS
 from stratadesk.engine.card_events import CacheSample
 from stratadesk.engine.commands import (
@@ -27,6 +28,8 @@ from stratadesk.engine.commands import (
     SamplingSettings,
 )
 from stratadesk.engine.events import Event
+from stratadesk.engine.gguf_file import GgufFile
+from stratadesk.engine.host_plan import plan_for_host
 from stratadesk.engine.loop import Engine
 from stratadesk.engine.vram.phase_table import HeadPlace, VramPhase, VramState
 from stratadesk.engine.vram.plan_settings import HeadAlias
@@ -188,6 +191,31 @@ class TestCard:
         assert card_of(settings) == (24 * MIB, 24 * MIB, 8 * MIB, HeadAlias.ON, 0)
         assert settings.plan is not None
         assert settings.plan.block_bytes == 64 * KIB
+
+    def test_plan_plans_the_card_that_the_chat_makes_up(
+        self, tiny_guide: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["plan", "-m", "guide", "--json"]) == ExitCode.OK
+        out, err = capsys.readouterr()
+        assert err == f"{MADE_UP}\n"
+        card = json.loads(out)
+        given = arguments()
+        wanted = GuideCard(given).fit(tiny_guide, engine_settings(given))
+        with GgufFile.open(tiny_guide) as gguf:
+            assert card == json.loads(json.dumps(plan_for_host(gguf, wanted).as_json()))
+        monkeypatch.setenv("STRATADESK_VRAM_RESERVE_MIB", "590")
+        assert main(["plan", "-m", "guide", "--json"]) == ExitCode.OK
+        assert json.loads(capsys.readouterr().out) == card
+
+    @pytest.mark.parametrize("flags", [["--vram-mib", "8151"], ["--device", "cuda"]])
+    @pytest.mark.usefixtures("tiny_guide")
+    def test_plan_plans_another_card_where_a_flag_speaks_of_it(
+        self, flags: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["plan", "-m", "guide", *flags]) == ExitCode.OK
+        out, err = capsys.readouterr()
+        assert "card 8,151 MiB" in out
+        assert err == ""
 
     def test_flags_override_what_is_made_up(self, tiny_guide: Path) -> None:
         given = arguments("--vram-mib", "48", "--prefill-head-alias", "off", "-c", "512")

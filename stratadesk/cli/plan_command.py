@@ -1,18 +1,25 @@
 """`plan`: what would lie where on a card, and how prompts would be read; needs no GPU."""
 
 import argparse
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stratadesk.cli.card_inputs import machine_facts, plan_settings
-from stratadesk.cli.inputs import engine_settings
-from stratadesk.cli.kept_settings import with_kept
+from stratadesk.cli.card_inputs import OF_A_CARD, machine_facts, plan_settings
+from stratadesk.cli.guide_card import with_card
+from stratadesk.cli.inputs import device, engine_settings
+from stratadesk.cli.kept_settings import kept_fields, with_kept
 from stratadesk.cli.model_argument import model_path
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
+from stratadesk.models.guide import is_guide
+from stratadesk.vram_flags import MACHINE_FLAGS
 
 if TYPE_CHECKING:
     from stratadesk.engine.gguf_file import GgufFile
     from stratadesk.engine.vram.plan import VramPlan
+
+MADE_UP = "This is the card that the chat makes up for the guide; --vram-mib plans for another."
 
 
 def plan(arguments: argparse.Namespace) -> int:
@@ -32,6 +39,10 @@ def plan(arguments: argparse.Namespace) -> int:
 
     with GgufFile.open(model) as gguf:
         check_computable(gguf)
+        if gets_made_up_card(model, arguments):
+            print(MADE_UP, file=sys.stderr, flush=True)
+            arguments = with_card(arguments)
+            arguments.device = "host"
         made = planned(gguf, arguments)
     if arguments.json:
         import json
@@ -41,6 +52,15 @@ def plan(arguments: argparse.Namespace) -> int:
         print(made.as_text())
     made.check()
     return ExitCode.OK
+
+
+def gets_made_up_card(model: Path, arguments: argparse.Namespace) -> bool:
+    """Whether the chat would make up a card for `model`, and no flag speaks of another one."""
+    if not is_guide(model):
+        return False
+    of_a_card = OF_A_CARD | {flag.field for flag in MACHINE_FLAGS} | {"device"}
+    given = vars(arguments).keys() - kept_fields(arguments)
+    return not of_a_card & given and device(arguments) == "host"
 
 
 def planned(gguf: "GgufFile", arguments: argparse.Namespace) -> "VramPlan":
