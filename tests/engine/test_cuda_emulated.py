@@ -19,6 +19,7 @@ from stratadesk.engine.logits import compute_logits
 from stratadesk.engine.sampler import Sampler
 from stratadesk.kernels.cuda import ops as cuda_ops
 from stratadesk.kernels.cuda.tensors import LINE
+from tests.gpu.writing import TOKENS, sampled, stop_everywhere, written
 from tests.kernels.cuda.emulation.bench import EmulatedOps, emulated_device
 from tests.kernels.cuda.emulation.kernels import COMPILER, EmulatedKernels
 from tests.tiny_models import FAMILIES, tiny_model
@@ -32,8 +33,6 @@ LARGER = {
     "ssm.inner_size": 64,
 }
 """Sizes that there are kernels for, in place of the tiny models' own."""
-
-TOKENS = [5, 9, 2, 200, 31, 7, 7, 90, 14, 3]
 
 
 class Memory:
@@ -110,35 +109,6 @@ def test_logits_are_the_hosts_in_any_windows(architecture: str, tmp_path: Path) 
     model.close()
 
 
-def written(model: CudaModel, how: SamplingSettings, count: int, ends: set[int]) -> list[int]:
-    """So many tokens behind TOKENS, drawn on the card; ends as a request does."""
-    state = model.new_state()
-    model.forward(state, TOKENS, logits="last")
-    writer = model.writer(state, Sampler(how), ends)
-    assert writer is not None
-    tokens: list[int] = []
-    for _ in range(count):
-        if tokens:
-            writer.hold()
-        token = writer.next()
-        assert token is not None
-        tokens.append(token)
-    model.end_request()
-    assert state.position == len(TOKENS) + count - 1
-    return tokens
-
-
-def sampled(model: CudaModel, how: SamplingSettings, count: int) -> list[int]:
-    """The same, drawn on the host from the card's logits."""
-    state, sampler, tokens = model.new_state(), Sampler(how), list(TOKENS)
-    logits = model.forward(state, tokens, logits="last")
-    for _ in range(count):
-        assert logits is not None
-        tokens.append(sampler.next(logits, tokens))
-        logits = model.forward(state, tokens[-1:], logits="last")
-    return tokens[len(TOKENS) :]
-
-
 @pytest.mark.parametrize("architecture", cuda_ops.SUPPORTED)
 def test_tokens_drawn_ahead_are_those_the_host_draws(architecture: str, tmp_path: Path) -> None:
     model = on_card(tiny(architecture, tmp_path))
@@ -148,24 +118,9 @@ def test_tokens_drawn_ahead_are_those_the_host_draws(architecture: str, tmp_path
 
 
 @pytest.mark.parametrize("architecture", cuda_ops.SUPPORTED)
-def test_another_turn_finds_what_is_held_wherever_the_last_one_stopped(
-    architecture: str, tmp_path: Path
-) -> None:
-    """Stopped at consecutive places, by the host or by an end token, then read on."""
-    stops = 12
+def test_another_turn_finds_what_is_held(architecture: str, tmp_path: Path) -> None:
     model = on_card(tiny(architecture, tmp_path))
-    how = SamplingSettings(temperature=1.0, seed=11)
-    answer = written(model, how, stops, set())
-    for count in range(1, stops + 1):
-        last = answer[count - 1]
-        ends = {last} if count % 2 and last not in answer[: count - 1] else set()
-        tokens = written(model, how, count, ends)
-        assert tokens == answer[:count]
-        following = [*tokens[-1:], 8, 1]
-        after = model.forward(model.state, following, logits="last")
-        fresh = model.new_state()
-        wanted = model.forward(fresh, [*TOKENS, *tokens[:-1], *following], logits="last")
-        assert np.array_equal(after, wanted)
+    stop_everywhere(model, 12)
     model.close()
 
 
