@@ -96,6 +96,10 @@ class ReserveDial:
         if self.wanted is None:
             self._restart(SHOWN_S, self._changed)
 
+    def answers_keys(self, state: MonitorState) -> bool:
+        """Whether the words are about what was pressed, and may stand where the keys do."""
+        return self.wanted is not None or state.applied is None or not state.applied.reason
+
     def words(self, state: MonitorState) -> str:
         """Say what will be done, or for a while what was reached; else nothing."""
         if self.wanted is not None:

@@ -3,6 +3,7 @@
 from stratadesk.engine.card_events import CardSettings, ReservePreviewed
 from stratadesk.engine.events import ReserveApplied
 from stratadesk.keys import find_key
+from stratadesk.tui.figures import plural
 from stratadesk.tui.mib import MibScale, scale_of
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.sanitise import safe_line
@@ -37,7 +38,7 @@ def applied_words(state: MonitorState, applied: ReserveApplied) -> str:
     scale = _scale(state)
     if not applied.done:
         return f"Reserve {scale.text(applied.reserve)} MiB: {safe_line(applied.limitation)}"
-    free, slots = f"{scale.text(applied.free)} MiB free", f"{applied.slots:,} expert slots"
+    free, slots = f"{scale.text(applied.free)} MiB free", plural(applied.slots, "expert slot")
     if applied.reason:
         return f"{safe_line(applied.reason)}: now {slots}, {free}"
     if applied.limitation and applied.free < applied.reserve:
@@ -49,7 +50,7 @@ def applied_words(state: MonitorState, applied: ReserveApplied) -> str:
 def _effect(preview: ReservePreviewed, scale: MibScale) -> str:
     change = preview.slots - preview.slots_before
     sign = "+" if change >= 0 else "−"
-    parts = [f"{sign}{abs(change):,} slots", f"{scale.text(preview.free)} MiB free"]
+    parts = [f"{sign}{plural(abs(change), 'slot')}", f"{scale.text(preview.free)} MiB free"]
     if preview.limitation and preview.free < preview.reserve:
         parts.append(safe_line(preview.limitation))
     elif preview.waits:

@@ -29,7 +29,9 @@ from stratadesk.engine.vram.states import MemoryState
 from stratadesk.errors import StrataDeskError
 from stratadesk.tui import reserve_dial
 from stratadesk.tui.app import StrataDeskApp
+from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.options import AppOptions
+from stratadesk.tui.reserve_words import applied_words, preview_words
 from stratadesk.units import MIB
 from tests.tui import card_script as card
 from tests.tui import scripted_engine as script
@@ -194,6 +196,14 @@ async def test_esc_takes_an_announced_change_back_and_stops_nothing() -> None:
         assert engine.cancels
 
 
+def test_one_slot_is_not_several() -> None:
+    state = replace(MonitorState(), settings=card.settings())
+    state = replace(state, preview=ReservePreviewed(590, 654, 8, 7, 654, waits=False))
+    assert ": −1 slot; " in preview_words(state, 654)
+    one = ReserveApplied(590 * MIB, 590 * MIB, 1, True, "")
+    assert applied_words(state, one).endswith(", 1 expert slot")
+
+
 async def test_the_reserve_never_goes_below_nothing() -> None:
     async with desk() as (_, engine, pilot, _):
         await pilot.press(*["f4"] * 12)
@@ -256,6 +266,7 @@ async def test_what_another_program_took_is_told() -> None:
     async with desk() as (_, engine, pilot, _):
         engine.say(ReserveApplied(590 * MIB, 591 * MIB, 2_245, True, "", "chrome.exe took 412 MiB"))
         await wait_for_text(pilot, "chrome.exe took 412 MiB: now 2,245 expert slots, 591 MiB free")
+        assert "F4/F5 reserve" in text_of(pilot.app)
 
 
 async def test_f9_opens_the_settings_and_esc_closes_them() -> None:

@@ -149,9 +149,11 @@ class ChatScreen(Settling, Screen[None]):
         """Show what a key will change or has changed, and the present values."""
         if not self.is_attached:
             return
-        words = self._control.dial.words(self._state)
+        dial = self._control.dial
+        words = dial.words(self._state)
         self._change.show(words)
-        self._keys.display = not words
+        # What other programs did comes unasked: it must not take the keys that help away.
+        self._keys.display = not (words and dial.answers_keys(self._state))
         self._show_keys()
 
     def action_cycle_monitor(self) -> None:
