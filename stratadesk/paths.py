@@ -10,7 +10,10 @@ APP_NAME = "stratadesk"
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The five folders: settings, chats, what was open last, what can be made again, logs."""
+    """The five folders: settings, data, what was open last, what can be made again, logs.
+
+    Nothing is kept in `data` yet; chats will be.
+    """
 
     config: Path
     data: Path

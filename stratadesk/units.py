@@ -27,6 +27,15 @@ def format_bytes(n_bytes: float) -> str:
     return f"{n_bytes / GIB:.1f} GiB"
 
 
+def format_seconds(seconds: float) -> str:
+    """Write a duration with what tells two of them apart: below a tenth of a second in ms.
+
+    >>> format_seconds(8.2), format_seconds(0.0273), format_seconds(0.0003)
+    ('8.20 s', '27.3 ms', '0.3 ms')
+    """
+    return f"{seconds:,.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"
+
+
 def format_rate(tokens: int, seconds: float) -> str:
     """Write tokens per second, or a dash when no time has passed."""
     return f"{tokens / seconds:,.1f} tok/s" if seconds > 0 else "– tok/s"

@@ -94,6 +94,18 @@ def test_an_unknown_name_says_where_it_looked_and_what_is_near() -> None:
     assert "Check the path" in caught.value.remedy
 
 
+def test_one_model_that_is_not_it_is_not_called_several(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = tmp_path / "only"
+    only.mkdir()
+    small_model(name="one").write(only / "one.gguf")
+    monkeypatch.setenv("STRATADESK_MODELS", str(only))
+    monkeypatch.setenv("OLLAMA_MODELS", str(only))
+    with pytest.raises(GgufError, match="and no model found where LM Studio"):
+        model_path("/nowhere/zzz")
+
+
 def test_the_home_of_a_user_that_is_not_known_is_an_unknown_name() -> None:
     with pytest.raises(GgufError, match=r"There is no file '~no-such-user/x\.gguf'"):
         model_path("~no-such-user/x.gguf")

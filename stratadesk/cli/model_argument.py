@@ -82,9 +82,11 @@ def _unknown(written: str, path: Path, found: "Discovery") -> GgufError:
         reason = skipped.reason.rstrip(".")
         return GgufError(f"{skipped.path} is not usable: {reason}.", LISTS)
     near = nearest(found.models, Path(written).name)
+    count = len(found.models)
+    others = f"none of the {count} models found" if count > 1 else "no model found"
     sentence = (
-        f"There is no file {_quoted(str(path))}, and none of the {len(found.models)} models found "
-        "where LM Studio, Hugging Face, Ollama, llama.cpp and Jan keep theirs has that name."
+        f"There is no file {_quoted(str(path))}, and {others} where LM Studio, Hugging Face, "
+        "Ollama, llama.cpp and Jan keep theirs has that name."
     )
     if near:
         return GgufError(sentence, f"The nearest: {_listed(near)}; {LISTS}")

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from stratadesk import keys
+from stratadesk import keys, units
 from stratadesk.tui import figures, sanitise
 from stratadesk.tui.figures import bar, clip, clock, duration, fit, rate, short_count, spread
 
 
-@pytest.mark.parametrize("module", [figures, keys, sanitise])
+@pytest.mark.parametrize("module", [figures, keys, sanitise, units])
 def test_examples_in_docstrings(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0

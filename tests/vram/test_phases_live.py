@@ -55,7 +55,7 @@ def test_the_floor_is_kept_and_named(rig: Rig) -> None:
     )
     relaxed = rig.machine.resize(0, relaxed=True)
     assert floor.least <= relaxed.reached < result.reached
-    assert relaxed.limitation.startswith("fixed regions, a small prompt's buffers end at")
+    assert relaxed.limitation.startswith("fixed regions and a small prompt's buffers end at")
     assert rig.machine.begin_prompt(Layout.ALIAS, 1500).end <= rig.arena.end
 
 

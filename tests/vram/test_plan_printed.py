@@ -53,6 +53,12 @@ def test_the_table_adds_up_to_the_card_and_says_shares_in_bytes(shape_35b: Model
     assert all(glyph in bar for glyph in "oDKsHE.")
 
 
+def test_ram_is_written_as_people_read_it(shape_35b: ModelShape) -> None:
+    machine = MachineFacts(ram=25_276_530_688, free=7151 * MIB)
+    assert ", RAM 23.5 GiB, link" in plan_of(shape_35b, machine).as_text()
+    assert ", RAM 32 GiB, link" in plan_of(shape_35b).as_text()
+
+
 def test_free_memory_given_replaces_both_guesses(shape_35b: ModelShape) -> None:
     assert plan_of(shape_35b, MachineFacts(free=7151 * MIB)).slots == 2616
     text = plan_of(shape_35b, MachineFacts(free=7151 * MIB)).as_text()

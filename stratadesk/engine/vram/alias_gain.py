@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from stratadesk.engine.vram.buffers import CHUNK_STEP
 from stratadesk.engine.vram.plan_settings import Layout
-from stratadesk.units import format_bytes
+from stratadesk.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from stratadesk.engine.vram.plan import VramPlan
@@ -57,7 +57,8 @@ def _seconds(plan: "VramPlan") -> str:
     if alias is None or loan is None:
         return ""
     saved = loan.seconds - alias.seconds
-    times = f"{alias.seconds:,.2f} s for {tokens:,} tokens against {loan.seconds:,.2f} s"
+    ours, theirs = format_seconds(alias.seconds), format_seconds(loan.seconds)
+    times = f"{ours} for {tokens:,} tokens against {theirs}"
     if saved > NOTICEABLE * loan.seconds:
         return f"It saves time: {times}."
     if saved < -NOTICEABLE * loan.seconds:

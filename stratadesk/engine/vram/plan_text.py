@@ -47,10 +47,11 @@ def _wrapped(text: str, mark: str) -> str:
 
 def _title(plan: "VramPlan") -> str:
     machine, name = plan.machine, _printable(plan.shape.name)
+    ram = round(machine.ram / GIB, 1)
     return (
         f"{name} ({plan.shape.architecture}), context {plan.context:,} tokens\n"
         f"  {_rule(plan)}\n"
-        f"  card {mib(machine.card):,.0f} MiB, {machine.system}, RAM {machine.ram / GIB:g} GiB, "
+        f"  card {mib(machine.card):,.0f} MiB, {machine.system}, RAM {ram:,g} GiB, "
         f"link {machine.rates.link / 1e9:g} GB/s"
     )
 

@@ -8,6 +8,7 @@ from stratadesk.engine.vram.costs import CostModel, Reading
 from stratadesk.engine.vram.geometry import aligned
 from stratadesk.engine.vram.layouts import ArenaPlanner, PlannedArena
 from stratadesk.engine.vram.plan_settings import HeadAlias, Layout, PlanSettings
+from stratadesk.units import format_seconds
 
 DECODE, PROMPT = "decode", "prompt"
 
@@ -50,8 +51,8 @@ class RequestPlan:
     def words(self) -> str:
         """Name, chunk and time in a few words."""
         if self.layout is None:
-            return f"decode windows {self.seconds:,.2f} s"
-        return f"{self.layout} at chunk {self.chunk:,} {self.seconds:,.2f} s"
+            return f"decode windows {format_seconds(self.seconds)}"
+        return f"{self.layout} at chunk {self.chunk:,} {format_seconds(self.seconds)}"
 
     def as_json(self) -> dict[str, object]:
         """Return the object that `stratadesk plan --json` prints for this request."""

@@ -89,9 +89,10 @@ class Floor:
 
     def words(self, *, relaxed: bool) -> str:
         """Say what is kept, and up to where."""
-        slots = "" if relaxed or not self.slots else f" and {self.slots} slots"
         end = format_bytes(self.least if relaxed else self.usual)
-        return f"fixed regions, a small prompt's buffers{slots} end at {end}"
+        if relaxed or not self.slots:
+            return f"fixed regions and a small prompt's buffers end at {end}"
+        return f"fixed regions, a small prompt's buffers and {self.slots} slots end at {end}"
 
 
 def floor_of(

@@ -47,7 +47,7 @@ class AnswerTurn(Bare, Remeasured, Vertical):
         """The prompt is about to be read; say why if a follow-up cannot reuse what is held."""
         self.status.show(event)
         if follow_up and event.prefix_note:
-            note = Notice(f"Reading the chat afresh: {event.prefix_note}")
+            note = Notice(event.prefix_note)
             await self.mount(note, after=self._speaker)
 
     def reading(self, event: PromptProgress) -> None:
