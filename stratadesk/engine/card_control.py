@@ -101,9 +101,12 @@ class CardControl:
         arena = self._model.memory.arena
         if not advice or (advice > 0 and self._reachable(arena.end + advice) == arena.end):
             return
+        slots = self._model.memory.cache.slots
         resize = self._model.resize_by(advice, urgent=status.state is MemoryState.ZERO)
-        if advice < 0 and self._is_own_shortage(status):
-            # What came of the user's own change was told, or is by the resize that waited for it.
+        # What came of the user's own change was told, or is by the resize that waited for it; and
+        # a block more without a slot more is nothing to anybody.
+        brought_nothing = advice > 0 and resize.done and resize.slots == slots
+        if brought_nothing or (advice < 0 and self._is_own_shortage(status)):
             self._changed()
             self._tell_settings()
         else:

@@ -169,6 +169,35 @@ def test_while_a_raised_reserve_waits_other_programs_are_not_blamed(data_dir: Pa
     model.close()
 
 
+def test_growth_is_told_only_where_it_brings_a_slot(data_dir: Path) -> None:
+    model = load_model(data_dir / "models" / MODEL, settings(), lambda _: None)
+    told: list[object] = []
+    now = [1_000.0]
+    watched = CardControl(model, told.append, clock=lambda: now[0])
+
+    def seconds(count: int) -> list[ReserveApplied]:
+        for _ in range(count):
+            now[0] += 1
+            watched.attend()
+        return [event for event in told if isinstance(event, ReserveApplied)]
+
+    seconds(40)
+    told.clear()
+    geometry, end = model.memory.arena.geometry, model.memory.arena.end
+    slots, more = model.memory.cache.slots, end
+    while geometry.slots_within(more + BLOCK) == slots:
+        more += BLOCK
+    model.memory.card.total += more - end
+    assert more > end
+    assert seconds(40) == []
+    assert model.memory.arena.end == more
+    model.memory.card.total += BLOCK
+    (applied,) = seconds(40)
+    assert applied.slots > slots
+    watched.close()
+    model.close()
+
+
 def test_lowering_a_reserve_that_others_took_is_kept_as_asked(
     engine: Engine, data_dir: Path
 ) -> None:
