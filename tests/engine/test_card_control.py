@@ -170,7 +170,10 @@ def test_while_a_raised_reserve_waits_other_programs_are_not_blamed(data_dir: Pa
 
 
 def test_growth_is_told_only_where_it_brings_a_slot(data_dir: Path) -> None:
-    model = load_model(data_dir / "models" / MODEL, settings(), lambda _: None)
+    """A block far smaller than a slot: the first of them bring none."""
+    block = 4_096
+    wanted = replace(settings(), plan=PlanSettings(reserve=MIB, block_bytes=block))
+    model = load_model(data_dir / "models" / MODEL, wanted, lambda _: None)
     told: list[object] = []
     now = [1_000.0]
     watched = CardControl(model, told.append, clock=lambda: now[0])
@@ -185,13 +188,13 @@ def test_growth_is_told_only_where_it_brings_a_slot(data_dir: Path) -> None:
     told.clear()
     geometry, end = model.memory.arena.geometry, model.memory.arena.end
     slots, more = model.memory.cache.slots, end
-    while geometry.slots_within(more + BLOCK) == slots:
-        more += BLOCK
+    while geometry.slots_within(more + block) == slots:
+        more += block
     model.memory.card.total += more - end
     assert more > end
     assert seconds(40) == []
     assert model.memory.arena.end == more
-    model.memory.card.total += BLOCK
+    model.memory.card.total += block
     (applied,) = seconds(40)
     assert applied.slots > slots
     watched.close()
