@@ -5,6 +5,7 @@ What is compared is the whole page: a screen reader and a pipe get every charact
 
 import _thread
 import io
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -55,6 +56,14 @@ class Lines(io.StringIO):
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
         self._asked()
         return super().readline(size)
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A shell's background jobs are started with SIGINT ignored, which these tests need."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def answers(command: Command) -> Iterable[Event]:

@@ -92,7 +92,7 @@ def test_after_sigterm() -> None:
         assert_in_disorder(screen)
         assert screen.process is not None
         screen.process.send_signal(signal.SIGTERM)
-        assert screen.wait() == 130
+        assert screen.wait() == 143
         assert_restored(screen)
 
 
