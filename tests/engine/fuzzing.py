@@ -67,7 +67,23 @@ def compute(model: Any, *, mtp: bool) -> None:
 
 
 def outcome(path: Path, *, mtp: bool = False) -> str:
-    """Run within the limits and return the error's sentence, "" when all went well."""
+    """Run within the limits and return the error's sentence, "" when all went well.
+
+    A run beyond them is tried once more: what happens once a process, such as compiling a kernel
+    that no file needed before, is not the file's.
+    """
+    most = (path.stat().st_size if path.exists() else 0) + SPARE_BYTES
+    for _ in range(2):
+        sentence, seconds, peak = _measured(path, mtp=mtp)
+        if seconds < SECONDS and peak < most:
+            return sentence
+    assert seconds < SECONDS
+    assert peak < most
+    return sentence
+
+
+def _measured(path: Path, *, mtp: bool) -> tuple[str, float, int]:
+    """The sentence, seconds of the processor, and the most bytes that Python held at once."""
     tracemalloc.start()
     started = time.process_time()
     sentence = ""
@@ -80,9 +96,7 @@ def outcome(path: Path, *, mtp: bool = False) -> str:
     seconds = time.process_time() - started
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert seconds < SECONDS
-    assert peak < (path.stat().st_size if path.exists() else 0) + SPARE_BYTES
-    return sentence
+    return sentence, seconds, peak
 
 
 def copied(whole: GgufBuilder) -> GgufBuilder:
