@@ -44,6 +44,16 @@ def editor(app: StrataDeskApp) -> PromptInput:
     return app.screen.query_one(PromptInput)
 
 
+async def has_answered(engine: ScriptedEngine, pilot: Pilot[None]) -> None:
+    """A model is loaded and has answered one question."""
+    engine.say(*script.loaded())
+    await wait_for_text(pilot, "is ready")
+    await pilot.press("a", "enter")
+    await wait_until(pilot, lambda: engine.requests, "a request")
+    engine.say(script.finished(1, "b"))
+    await wait_for_text(pilot, "reused 0 of 64")
+
+
 async def test_it_waits_in_the_chat_and_is_sent_when_the_model_is_ready() -> None:
     async with loading() as (app, engine, pilot):
         await pilot.press(*"Hello", "enter")
@@ -137,12 +147,7 @@ async def test_it_goes_on_waiting_when_another_model_is_chosen_meanwhile() -> No
 
 async def test_who_answers_is_said_before_the_question_that_waited() -> None:
     async with loading() as (app, engine, pilot):
-        engine.say(*script.loaded())
-        await wait_for_text(pilot, "is ready")
-        await pilot.press("a", "enter")
-        await wait_until(pilot, lambda: engine.requests, "a request")
-        engine.say(script.finished(1, "b"))
-        await wait_for_text(pilot, "reused 0 of 64")
+        await has_answered(engine, pilot)
         await pilot.press("f8", *"later", "enter")
         await wait_for_text(pilot, WAITS)
         engine.say(*script.loaded(name="Other"))
@@ -195,12 +200,7 @@ async def test_a_message_sent_while_loading_is_being_cancelled_comes_back() -> N
 
 async def test_a_load_cancelled_amid_a_chat_is_told_in_it() -> None:
     async with loading() as (_, engine, pilot):
-        engine.say(*script.loaded())
-        await wait_for_text(pilot, "is ready")
-        await pilot.press("a", "enter")
-        await wait_until(pilot, lambda: engine.requests, "a request")
-        engine.say(script.finished(1, "b"))
-        await wait_for_text(pilot, "reused 0 of 64")
+        await has_answered(engine, pilot)
         await pilot.press("f8", "escape")
         await wait_until(pilot, lambda: CancelLoad() in engine.commands, "the cancel")
         engine.say(LoadCancelled("x\x1b.gguf"))
