@@ -131,8 +131,7 @@ def test_without_a_model_the_guide_starts_on_a_simulated_card_and_others_are_one
 def test_a_chat_whose_model_does_not_load_ends_with_the_code_of_the_failure(own_home: Path) -> None:
     own_home.mkdir(exist_ok=True)
     with chat(own_home, STRATADESK_MODEL="gone.gguf") as session:
-        session.read_until(b"gone.gguf")
-        session.read_until(b"NO MODEL")
+        session.read_until(b"There is no file 'gone.gguf'.")
         session.type(CTRL_Q)
         assert session.leave() == ExitCode.MODEL_UNUSABLE
     assert NORMAL_SCREEN in session.written

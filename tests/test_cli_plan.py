@@ -6,10 +6,8 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 from dataclasses import fields
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -35,8 +33,18 @@ from stratadesk.cli.parser import build_parser
 from stratadesk.cli.plan_command import plan
 code = plan(build_parser().parse_args(["plan", *sys.argv[1:]]))
 print("loaded", *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
-raise SystemExit(int(code))
+if code:
+    raise SystemExit(int(code))
 """
+
+COUNT = """
+from pathlib import Path
+def of(file, field):
+    words = Path("/proc/self", file).read_text().split()
+    return int(words[words.index(field + ":") + 1])
+print(of("io", "rchar"), of("status", "VmHWM") * 1024, file=sys.stderr)
+"""
+"""Bytes read by calls, and the most memory held at once, mapped pages of files included."""
 
 
 def parse(*arguments: str) -> argparse.Namespace:
@@ -310,16 +318,16 @@ def test_planning_loads_no_screen_and_no_kernels(model_35b: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="NTFS would write the 60 GB of the hole")
-def test_a_60_gb_file_takes_less_than_a_second(tmp_path: Path) -> None:
+def test_a_60_gb_file_reads_its_header_only(tmp_path: Path) -> None:
     path = write_header_only(tmp_path / "60gb.gguf", Sizes(layers=72, expert_type=Q8_0))
     assert path.stat().st_size > 60e9
-    command = [sys.executable, "-c", RUN, "-m", str(path), "--ram-gib", "128", "--os", "linux"]
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        subprocess.run(command, capture_output=True, check=True)
-        seconds.append(time.perf_counter() - started)
-    assert median(seconds) < 1.0
+    if not Path("/proc/self/io").exists():
+        pytest.skip("what a process has read is known from /proc, which this system lacks")
+    command = [sys.executable, "-c", RUN + COUNT, "-m", str(path), "--ram-gib", "128"]
+    ended = subprocess.run([*command, "--os", "linux"], capture_output=True, text=True, check=True)
+    read, peak = (int(word) for word in ended.stderr.split()[-2:])
+    assert read < 100 * MIB
+    assert peak < 500 * MIB
 
 
 def test_the_program_knows_the_command(model_35b: Path, capsys: pytest.CaptureFixture[str]) -> None:
