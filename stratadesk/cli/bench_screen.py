@@ -98,6 +98,10 @@ class Overheard:
                 self.finished = event
         return unread
 
+    def next_change(self) -> float | None:
+        """Return when the first unread change of a phase happened."""
+        return self._engine.events.next_change()
+
     def set_listener(self, listener: Callable[[], None] | None) -> None:
         """Call `listener` when there is something to read."""
         self._engine.events.set_listener(listener)

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from stratadesk.engine.events import LATEST_VALUE, Event, TextDelta
+from stratadesk.engine.events import LATEST_VALUE, Event, PhaseChanged, TextDelta
+from stratadesk.engine.vram.phase_table import VramPhase
 
 CAPACITY = 4096
 """Unread events beyond which a producer waits for the reader."""
@@ -86,6 +87,15 @@ class EventQueue:
             self._open_text = None
             self._changed.notify_all()
             return events
+
+    def next_change(self) -> float | None:
+        """Return when the first unread change of a phase happened; None where none is unread.
+
+        In seconds of `time.monotonic()`: that long lasted the phase of which the reader knows.
+        """
+        with self._changed:
+            unread = self._unread.values()
+            return next((e.at for e in unread if isinstance(e, (PhaseChanged, VramPhase))), None)
 
     def set_listener(self, listener: Callable[[], None] | None) -> None:
         """Have `listener` called whenever the queue goes from empty to not empty.

@@ -84,7 +84,12 @@ class StrataDeskApp(App[None]):
         self._control = LiveControl(
             settings, self._tell, self._keep, self._say, self.set_timer, self._show_change
         )
-        self._chat_screen = ChatScreen(max_tokens, sampling, self._control, options.look)
+        self._bridge = Bridge(
+            engine.events, lambda: self.post_message(EngineWoke()), self.set_timer
+        )
+        self._chat_screen = ChatScreen(
+            max_tokens, sampling, self._control, options.look, self._bridge.phase_time
+        )
         self._desk = SettingsDesk(
             self._control,
             lambda: self._chat_screen.state,
@@ -93,9 +98,6 @@ class StrataDeskApp(App[None]):
             options.foresee,
             self._next_theme,
             options.fixed,
-        )
-        self._bridge = Bridge(
-            engine.events, lambda: self.post_message(EngineWoke()), self.set_timer
         )
         self._exit_status = ExitStatus()
         self._interrupted_at = float("-inf")

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from stratadesk.engine.events import Event, Failure, LoadCancelled, ModelLoaded, RequestFinished
+from stratadesk.tui import moment
 from stratadesk.tui.pauses import CalmCollector
 from stratadesk.tui.ports import EventSource
 
@@ -72,6 +73,11 @@ class Bridge:
             elif isinstance(event, RequestFinished):
                 self._later(PEACE_S, self._collector.collect)
         return events
+
+    def phase_time(self) -> float:
+        """Return now, or until when the phase that was read last has lasted if it is over."""
+        change = self._source.next_change()
+        return moment.now() if change is None else min(change, moment.now())
 
     def _spacing(self, idle: float) -> float:
         cpu = time.thread_time()

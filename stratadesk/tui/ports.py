@@ -14,6 +14,9 @@ class EventSource(Protocol):
     def drain(self) -> list[Event]:
         """Return all unread events in order, without waiting."""
 
+    def next_change(self) -> float | None:
+        """Return when the first unread change of a phase happened, None where none is unread."""
+
     def set_listener(self, listener: Callable[[], None] | None) -> None:
         """Call `listener`, from the engine's thread, when the queue stops being empty."""
 

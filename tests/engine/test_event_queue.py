@@ -166,7 +166,7 @@ def test_get_waits_for_an_event_and_not_for_ever() -> None:
     assert queue.get(timeout=0.01) is None
     producer = threading.Timer(0.01, queue.put, [ready(1.0)])
     producer.start()
-    assert queue.get(timeout=10) == ready(1.0)
+    assert queue.get(timeout=60) == ready(1.0)
     producer.join()
 
 
@@ -268,9 +268,19 @@ def test_a_listener_that_drains_misses_nothing() -> None:
     queue.set_listener(woken.set)
 
     def read() -> list[Event]:
-        assert woken.wait(10), "events were put and the listener was not called"
+        assert woken.wait(60), "events were put and the listener was not called"
         woken.clear()
         return queue.drain()
 
     got = hammered(queue, read)
     assert streams(got)[1, Channel.ANSWER] == "".join(f"{i} " for i in range(2_000))
+
+
+def test_the_first_unread_change_of_a_phase_tells_how_long_the_one_before_lasted() -> None:
+    queue = filled(text("a"), sample(1))
+    assert queue.next_change() is None
+    queue.put(ready(2.5))
+    queue.put(ready(4.0))
+    assert queue.next_change() == 2.5
+    queue.drain()
+    assert queue.next_change() is None

@@ -24,6 +24,7 @@ from stratadesk.tui.layout import (
     monitor_form,
 )
 from stratadesk.tui.live_control import LiveControl
+from stratadesk.tui.moment import Clock
 from stratadesk.tui.monitor_state import MonitorState, advance
 from stratadesk.tui.screens.settling import Settling
 from stratadesk.tui.widgets.alarm_bar import AlarmBar
@@ -40,7 +41,10 @@ FIGURES_EVERY_S = 0.25
 
 
 class ChatScreen(Settling, Screen[None]):
-    """Hands each event to the chat, and one snapshot per batch to everything that draws it."""
+    """Hands each event to the chat, and one snapshot per batch to everything that draws it.
+
+    `phase_time` is the clock for how long a phase has lasted.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("stop", "stop"),
@@ -57,15 +61,16 @@ class ChatScreen(Settling, Screen[None]):
         sampling: SamplingSettings,
         control: LiveControl,
         look: InterfaceSettings,
+        phase_time: Clock = moment.read,
     ) -> None:
         super().__init__()
         self._control = control
         self._alarm = AlarmBar()
         self._change = ChangeLine()
         self._title = TitleBar()
-        self._line = StatusLine()
+        self._line = StatusLine(phase_time)
         self._chat = ChatPane(max_tokens, sampling)
-        self._monitor = MonitorPane()
+        self._monitor = MonitorPane(phase_time)
         self._keys = KeyBar()
         self._state = MonitorState()
         self._pending: Timer | None = None

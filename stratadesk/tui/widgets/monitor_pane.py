@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
+from stratadesk.tui import moment
 from stratadesk.tui.layout import MonitorForm
+from stratadesk.tui.moment import Clock
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.card_bar import CardBar
 from stratadesk.tui.widgets.card_legend import CardLegend, CardSources
@@ -42,15 +44,18 @@ class Part:
 
 
 class MonitorPane(Vertical):
-    """A column that draws one snapshot of the engine; `parts` without room are left out whole."""
+    """A column that draws one snapshot of the engine; `parts` without room are left out whole.
 
-    def __init__(self) -> None:
+    `clock` is as for `PhaseBanner`.
+    """
+
+    def __init__(self, clock: Clock = moment.read) -> None:
         super().__init__()
         self._state = MonitorState()
         self._fitted: tuple[object, ...] = ()
         self._low = False
         self.parts = (
-            Part(PhaseBanner(), 0),
+            Part(PhaseBanner(clock), 0),
             Part(SpeedFigures(), 1, leads=True),
             Part(ReadingPlan(), 8, on_card=True),
             Part(PlanReason(), 10, on_card=True),

@@ -5,6 +5,7 @@ from textual.content import Content
 from stratadesk.engine.events import Phase
 from stratadesk.tui import moment
 from stratadesk.tui.figures import clip, milliseconds
+from stratadesk.tui.moment import Clock
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.phase_words import (
     SHORT_STEPS,
@@ -29,11 +30,13 @@ class PhaseBanner(Section):
     """A word that changes when the phase does, a clock while the engine works, and the steps.
 
     A prompt can be read between two redraws. Then it is told for a moment that it was read, and
-    how long that took, before the word is that of the phase which followed.
+    how long that took, before the word is that of the phase which followed. `clock` stands still
+    from the end of a phase on until the next one is shown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = moment.read) -> None:
         super().__init__()
+        self._clock = clock
         self._seen_reading: float | None = None
 
     def on_mount(self) -> None:
@@ -50,7 +53,7 @@ class PhaseBanner(Section):
 
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw the word with its clock, and the steps of a request with the present one marked."""
-        now = moment.now()
+        now = self._clock()
         time = phase_clock(state, now)
         note = "  ".join(filter(None, (chunk_words(state), time)))
         word = phase_word(state)

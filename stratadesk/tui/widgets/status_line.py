@@ -8,6 +8,7 @@ from stratadesk.tui import moment
 from stratadesk.tui.alarm import memory_word
 from stratadesk.tui.figures import clip, fit, gib, short_count
 from stratadesk.tui.mib import scale_of
+from stratadesk.tui.moment import Clock
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.phase_words import (
     SHORT_WORDS,
@@ -24,7 +25,14 @@ from stratadesk.tui.widgets.speed_figures import answer_speed, power_note, promp
 
 
 class StatusLine(Section):
-    """Phase, what is lent, what is free, speed; what does not fit is left out from the end."""
+    """Phase, what is lent, what is free, speed; what does not fit is left out from the end.
+
+    `clock` is as for `PhaseBanner`.
+    """
+
+    def __init__(self, clock: Clock = moment.read) -> None:
+        super().__init__()
+        self._clock = clock
 
     def on_mount(self) -> None:
         """Let the clock run."""
@@ -35,7 +43,7 @@ class StatusLine(Section):
         said = phase_word(state)
         word = clip(f"{phase_mark(state)} {SHORT_WORDS.get(said, said)}", width)
         room = width - len(word) - 2
-        facts = fit(status_facts(state, moment.now()), room) if room > 0 else ""
+        facts = fit(status_facts(state, self._clock()), room) if room > 0 else ""
         return Content.assemble((word, STRONG), ("  " + facts if facts else "", MUTED))
 
 
