@@ -5,6 +5,7 @@
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 LONGEST_TEXT = 4096
@@ -24,11 +25,12 @@ class Flag:
     """One setting: the field it fills, its flags, and what may be written after them.
 
     `aliases` are llama.cpp's names of the same thing, accepted but not listed. `kind` converts
-    the text; `low` and `high` are inclusive bounds of a number. `unset` is an extra number that
-    stands for `default`, as llama.cpp's -1 does, and `unset_means` says what that is. `words` are
-    accepted beside numbers. Text has no control characters, but with `lines` it may have line
-    breaks and tabs. A `repeated` flag may be given several times and fills a tuple. A flag of
-    kind bool has a `--no-` twin.
+    the text. Where there are `choices`, it is one of them or of what `others` returns, which is
+    asked only when it is none of them. `low` and `high` are inclusive bounds of a number. `unset`
+    is an extra number that stands for `default`, as llama.cpp's -1 does, and `unset_means` says
+    what that is. `words` are accepted beside numbers. Text has no control characters, but with
+    `lines` it may have line breaks and tabs. A `repeated` flag may be given several times and
+    fills a tuple. A flag of kind bool has a `--no-` twin.
     """
 
     field: str
@@ -38,6 +40,7 @@ class Flag:
     help: str
     aliases: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    others: Callable[[], tuple[str, ...]] | None = None
     low: float | None = None
     high: float | None = None
     unset: int | None = None
@@ -55,7 +58,7 @@ class Flag:
         except (ValueError, KeyError):
             raise ValueError(self.allowed()) from None
         if isinstance(value, str):
-            return value if self.choices else self._checked_text(value)
+            return self._checked_choice(value) if self.choices else self._checked_text(value)
         if value == self.unset:
             return self.default
         above = self.low is None or value >= self.low
@@ -67,7 +70,7 @@ class Flag:
     def allowed(self) -> str:
         """Say in words which values are allowed."""
         if self.choices:
-            return f"one of {', '.join(self.choices)}"
+            return f"one of {', '.join(self._all_choices())}"
         allowed = " or ".join((*self.words, _NOUNS[self.kind]))
         if self.low is not None and self.high is None:
             allowed += f", {_figure(self.low)} or more"
@@ -83,6 +86,14 @@ class Flag:
         if (_BUT_LINES if self.lines else _CONTROLS).search(text):
             raise ValueError("a text without control characters")
         return text
+
+    def _checked_choice(self, text: str) -> str:
+        if text not in self.choices and text not in self._all_choices():
+            raise ValueError(self.allowed())
+        return text
+
+    def _all_choices(self) -> tuple[str, ...]:
+        return self.choices if self.others is None else (*self.choices, *self.others())
 
 
 def quoted(value: object) -> str:

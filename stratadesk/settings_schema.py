@@ -37,13 +37,25 @@ class ModelSettings:
     folders: tuple[str, ...] = ()
 
 
+OUR_THEMES = ("strata-dark", "strata-light", "strata-contrast")
+
+
+def textual_themes() -> tuple[str, ...]:
+    """Return the names of the themes that come with Textual, which takes 0.2 s to load."""
+    from textual.theme import BUILTIN_THEMES
+
+    return tuple(sorted(BUILTIN_THEMES))
+
+
 INTERFACE_FLAGS = (
     Flag(
         "theme",
         ("--theme",),
         str,
         "strata-dark",
-        "colours: strata-dark, strata-light, strata-contrast or one of Textual's",
+        f"colours: {', '.join(OUR_THEMES)} or one of Textual's, such as nord",
+        choices=OUR_THEMES,
+        others=textual_themes,
     ),
     Flag(
         "monitor",

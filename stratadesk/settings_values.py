@@ -17,28 +17,20 @@ def from_file(flag: Flag, raw: object) -> Kept:
     if isinstance(raw, str):
         if flag.kind is not str and raw not in flag.words:
             raise ValueError(flag.allowed())
-        return from_text(flag, raw)
+        return flag.parse(raw)
     whole = type(raw) is int and flag.kind in (int, float)
     if not (whole or type(raw) is flag.kind):
         raise ValueError(flag.allowed())
-    return from_text(flag, str(raw))
-
-
-def from_text(flag: Flag, text: str) -> Value:
-    """Convert and check one written value; raises ValueError as `from_file` does."""
-    value = flag.parse(text)
-    if flag.choices and value not in flag.choices:
-        raise ValueError(flag.allowed())
-    return value
+    return flag.parse(str(raw))
 
 
 def from_texts(flag: Flag, texts: Sequence[str]) -> Kept:
     """Convert what a command was given: one text, or any number for a repeated flag."""
     if flag.repeated:
-        return tuple(str(from_text(flag, text)) for text in texts)
+        return tuple(str(flag.parse(text)) for text in texts)
     if len(texts) != 1:
         raise ValueError(f"{flag.allowed()}, once")
-    return from_text(flag, texts[0])
+    return flag.parse(texts[0])
 
 
 def from_environment(setting: Setting, environment: Mapping[str, str]) -> Kept:
@@ -51,7 +43,7 @@ def from_environment(setting: Setting, environment: Mapping[str, str]) -> Kept:
         return None
     if setting.flag.field == "folders":
         return tuple(filter(None, map(str.strip, text.split(os.pathsep))))
-    value = from_text(setting.flag, text)
+    value = setting.flag.parse(text)
     return (str(value),) if setting.flag.repeated else value
 
 
@@ -65,4 +57,4 @@ def _texts(flag: Flag, raw: object) -> tuple[str, ...]:
     texts = [item for item in items if isinstance(item, str)]
     if len(texts) != len(items):
         raise ValueError(f"{flag.allowed()}, or a list of it")
-    return tuple(str(from_text(flag, text)) for text in texts)
+    return tuple(str(flag.parse(text)) for text in texts)

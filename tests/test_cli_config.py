@@ -235,7 +235,7 @@ def test_no_variable_reaches_the_terminal_as_it_is(
 ) -> None:
     monkeypatch.setenv("STRATADESK_THEME", "\x1b[31mred")
     assert main(["config", "show"]) == ExitCode.USAGE
-    assert "STRATADESK_THEME=\\x1b[31mred is not a text without" in capsys.readouterr().err
+    assert "STRATADESK_THEME=\\x1b[31mred is not one of strata-dark" in capsys.readouterr().err
     monkeypatch.delenv("STRATADESK_THEME")
     monkeypatch.setenv("STRATADESK_MODELS", "/a\x9b31m\x7f")
     assert main(["config", "show"]) == 0

@@ -140,8 +140,8 @@ def test_every_fact_of_the_machine_is_reached_by_a_flag() -> None:
         (["--expert-cache", "0"], "'0' is not auto or a whole number from 1 to 2147483647"),
         (["--prefill", "9000"], "'9000' is not auto or a whole number from 1 to 8192"),
         (["--pin-gib", "some"], "'some' is not auto or all or a number from 0 to 1000000"),
-        (["--prefill-layout", "alias"], "--prefill-layout: invalid choice: 'alias'"),
-        (["--os", "mac"], "--os: invalid choice: 'mac'"),
+        (["--prefill-layout", "alias"], "--prefill-layout: 'alias' is not one of auto"),
+        (["--os", "mac"], "--os: 'mac' is not one of linux"),
         (["--link-gbps", "0"], "'0' is not a number from 0.01"),
     ],
 )

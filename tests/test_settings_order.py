@@ -64,6 +64,16 @@ def test_a_wrong_variable_is_bad_usage() -> None:
         decide({}, {VARIABLE: "many"})
 
 
+def test_a_theme_that_is_none_does_not_hold(project: Path) -> None:
+    with pytest.raises(UsageError, match=r"STRATADESK_THEME=zzz is not one of strata-dark, .*nord"):
+        decide({}, {"STRATADESK_THEME": "zzz"})
+    save_setting(user_file(), "theme", "nord")
+    project.write_text("[interface]\ntheme = 'zzz'\n")
+    decisions = decide({}, {})
+    assert decisions.interface.theme == "nord"
+    assert ["'zzz' is not one of" in problem.sentence for problem in decisions.problems] == [True]
+
+
 def test_what_is_wrong_in_a_file_leaves_the_next_to_decide(project: Path) -> None:
     save_setting(user_file(), "top_k", 1)
     project.write_text("[sampling]\ntop_k = -3\ntop_p = 0.5\n")

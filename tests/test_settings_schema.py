@@ -8,6 +8,7 @@ import os
 from dataclasses import fields
 
 import pytest
+from textual.theme import BUILTIN_THEMES
 
 from stratadesk.cli.card_inputs import plan_settings
 from stratadesk.cli.parser import build_parser
@@ -27,8 +28,9 @@ from stratadesk.settings_schema import (
     find_setting,
     nearest_key,
 )
-from stratadesk.settings_values import default_of, from_environment, from_file, from_text
+from stratadesk.settings_values import default_of, from_environment, from_file
 from stratadesk.tui.layout import MonitorChoice
+from stratadesk.tui.themes import THEMES
 from stratadesk.vram_flags import VRAM_FLAGS
 
 SETTINGS = tuple(all_settings())
@@ -116,7 +118,14 @@ def test_a_number_that_stands_for_the_default_is_explained(setting: Setting) -> 
     if flag.unset is not None:
         assert flag.low is not None
         assert flag.unset < flag.low
-        assert from_text(flag, str(flag.unset)) == flag.default
+        assert flag.parse(str(flag.unset)) == flag.default
+
+
+def test_the_themes_that_can_be_chosen_are_those_the_chat_knows() -> None:
+    flag = find_setting("theme").flag
+    assert flag.choices == tuple(theme.name for theme in THEMES)
+    for name in (*flag.choices, *BUILTIN_THEMES):
+        assert flag.parse(name) == name
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
@@ -148,6 +157,7 @@ def test_unknown_keys_are_answered_with_the_nearest() -> None:
         ("ascii", "true"),
         ("ascii", 1),
         ("theme", 1),
+        ("theme", "zzz"),
         ("monitor", "huge"),
         ("prefill", "all"),
         ("folders", [1]),
@@ -169,10 +179,10 @@ def test_what_only_some_models_have_is_not_kept(field: str) -> None:
 
 def test_switches_are_written_as_people_write_them() -> None:
     flag = find_setting("plain").flag
-    assert [from_text(flag, text) for text in ("on", "TRUE", "1")] == [True] * 3
-    assert [from_text(flag, text) for text in ("off", "False", "0")] == [False] * 3
+    assert [flag.parse(text) for text in ("on", "TRUE", "1")] == [True] * 3
+    assert [flag.parse(text) for text in ("off", "False", "0")] == [False] * 3
     with pytest.raises(ValueError, match="true or false"):
-        from_text(flag, "maybe")
+        flag.parse("maybe")
 
 
 def test_variables_are_read_like_flags() -> None:

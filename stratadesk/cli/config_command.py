@@ -120,8 +120,6 @@ def change(arguments: argparse.Namespace) -> int:
     setting = find_setting(arguments.key)
     try:
         value = from_texts(setting.flag, arguments.values)
-        if setting.flag.field == "theme":
-            _check_theme(value)
     except ValueError as error:
         text = " ".join(arguments.values)
         raise UsageError(f"{setting.key}: {quoted(text)} is not {error}.", ALLOWED) from None
@@ -162,17 +160,6 @@ def take_out(arguments: argparse.Namespace) -> int:
     if winner.source is not Source.DEFAULT:
         print(f"Taken out, but {winner.place} decides {setting.key} here.")
     return ExitCode.OK
-
-
-def _check_theme(name: object) -> None:
-    """Raise ValueError, naming all, unless `name` is a theme; only Textual knows its own."""
-    from textual.theme import BUILTIN_THEMES
-
-    from stratadesk.tui.themes import THEMES
-
-    names = [*(theme.name for theme in THEMES), *sorted(BUILTIN_THEMES)]
-    if name not in names:
-        raise ValueError(f"one of {', '.join(names)}")
 
 
 def _counted(values: int) -> str:

@@ -187,14 +187,19 @@ def add_flag(parser: argparse._ActionsContainer, flag: Flag, *, listed: bool = T
                 dest=flag.field,
                 action="append" if flag.repeated else "store",
                 type=_converter(flag),
-                choices=flag.choices or None,
-                metavar=None if flag.choices else "|".join((*flag.words, _METAVARS[flag.kind])),
+                metavar=_metavar(flag),
                 help=text,
             )
 
 
 def _written(default: Value) -> str:
     return {True: "on", False: "off"}[default] if isinstance(default, bool) else str(default)
+
+
+def _metavar(flag: Flag) -> str:
+    if flag.choices and flag.others is None:
+        return f"{{{','.join(flag.choices)}}}"
+    return "|".join((*flag.words, "NAME" if flag.choices else _METAVARS[flag.kind]))
 
 
 _METAVARS = {str: "TEXT", int: "N", float: "X"}
