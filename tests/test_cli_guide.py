@@ -209,6 +209,10 @@ class TestCard:
         monkeypatch.setenv("STRATADESK_VRAM_RESERVE_MIB", "590")
         assert main(["plan", "-m", "guide", "--json"]) == ExitCode.OK
         assert json.loads(capsys.readouterr().out) == card
+        assert main(["plan", "-m", "guide"]) == ExitCode.OK
+        out = capsys.readouterr().out
+        assert "none: the card is made up" in out
+        assert "--free-mib" not in out
 
     @pytest.mark.parametrize("flags", [["--vram-mib", "8151"], ["--device", "cuda"]])
     @pytest.mark.usefixtures("tiny_guide")

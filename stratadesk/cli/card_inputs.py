@@ -16,6 +16,9 @@ SMALL_CARD_MIB = 256
 SMALL_BLOCK, BLOCK = 64 * 1024, 2 * MIB
 """What a simulated card maps at once where --vram-block-mib does not say."""
 
+UNSHARED = "unshared"
+"""In the arguments, beside the flags: no other program and no CUDA context hold any of the card."""
+
 OF_A_CARD = frozenset(
     {"vram_mib", "free_mib", *(flag.field for flag in VRAM_FLAGS)} - {"prefill", "mtp"}
 )
@@ -62,9 +65,12 @@ def machine_facts(arguments: argparse.Namespace) -> "MachineFacts":
             f"--free-mib {free // MIB} is more than the card has: {card // MIB} MiB.",
             "Give --vram-mib too.",
         )
+    unshared = UNSHARED in given
     return MachineFacts(
         card=card,
         free=free,
+        desktop=0 if unshared else facts.desktop,
+        context=0 if unshared else facts.context,
         system=facts.system,
         ram=int(given["ram_gib"] * GIB) if "ram_gib" in given else facts.ram,
         commit=int(given["commit_gib"] * GIB) if "commit_gib" in given else None,

@@ -3,7 +3,8 @@
 The chat makes up the card, to show every phase without a GPU.
 
 Beside its reserve the card has room for half of the experts, so that there are hits and misses;
-lowering the reserve makes room for more. Each prompt is read over the head's bytes.
+lowering the reserve makes room for more. Each prompt is read over the head's bytes. No other
+program holds any of the card.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from stratadesk.cli.card_inputs import UNSHARED
 from stratadesk.cli.inputs import engine_settings
 from stratadesk.cli.kept_settings import FIELDS, kept_fields
 from stratadesk.models.guide import is_guide
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 CARD_MIB = 24
 CHOICES: Final = {"vram_reserve_mib": 8, "prefill_head_alias": "on", "short_read": 0}
 """What no flag says: every prompt, however short, is read over the head, to be seen. Blocks of
-so small a card are of 64 KiB (`card_inputs.SMALL_BLOCK`), and no other program holds any of it."""
+so small a card are of 64 KiB (`card_inputs.SMALL_BLOCK`)."""
 
 OF_THE_MODEL = frozenset(
     {flag.field for flag in (*ENGINE_FLAGS, *VRAM_FLAGS)} - {"device", "kv_format"}
@@ -87,7 +89,7 @@ def with_card(arguments: argparse.Namespace) -> argparse.Namespace:
     kept = kept_fields(arguments) & OF_THE_MODEL
     given = {field: value for field, value in vars(arguments).items() if field not in kept}
     size = given.get("vram_mib", max(CARD_MIB, given.get("free_mib", 0)))
-    card = {"vram_mib": size, "free_mib": size}
+    card = {"vram_mib": size, UNSHARED: True}
     filled = argparse.Namespace(**{**CHOICES, **card, **given})
     setattr(filled, FIELDS, kept_fields(arguments) - kept)
     return filled

@@ -65,6 +65,14 @@ def test_free_memory_given_replaces_both_guesses(shape_35b: ModelShape) -> None:
     assert "given by --free-mib" in text
 
 
+def test_a_card_that_nobody_else_holds_is_not_told_as_a_flag(shape_35b: ModelShape) -> None:
+    machine = MachineFacts(card=7151 * MIB, desktop=0, context=0)
+    text = plan_of(shape_35b, machine).as_text()
+    assert plan_of(shape_35b, machine).slots == 2616
+    assert "none: the card is made up" in text
+    assert "--free-mib" not in text
+
+
 def test_escape_sequences_in_a_models_name_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in plan_of(replace(tiny_moe(), name="a\x1b[31mb")).as_text()
 

@@ -68,7 +68,9 @@ def _printable(text: str) -> str:
 
 def _card_lines(plan: "VramPlan") -> Iterator[tuple[str, str, str]]:
     machine, reserve = plan.machine, plan.settings.reserve
-    if machine.free is None:
+    if machine.free is None and not machine.desktop and not machine.context:
+        yield "others, context", _mib(0), "none: the card is made up"
+    elif machine.free is None:
         yield "other programs", _mib(machine.desktop), "assumed; --free-mib gives what is free"
         yield "CUDA context", _mib(machine.context), "assumed"
     else:
