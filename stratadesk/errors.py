@@ -70,6 +70,13 @@ class DeviceError(StrataDeskError):
     usual_remedy = "Use --device host to compute on the CPU."
 
 
+class DeviceLostError(DeviceError):
+    """A card that answered and does not any more: what it holds is gone."""
+
+    title = "GPU lost"
+    usual_remedy = "Load the model again."
+
+
 class MemoryShortageError(StrataDeskError):
     """Not enough RAM or VRAM for what was asked; names both figures in MiB."""
 

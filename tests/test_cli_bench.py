@@ -18,7 +18,7 @@ def test_the_made_up_answer_is_the_chapter_at_the_speed_asked_for() -> None:
     engine = TalkingEngine(40, 200.0)
     began = time.monotonic()
     engine.send(Generate(1, raw_prompt="x"))
-    assert engine.finished.wait(20)
+    assert engine.finished.wait(60)
     assert time.monotonic() - began >= 0.2
     engine.stop()
     events = engine.events.drain()
@@ -32,7 +32,7 @@ def test_the_made_up_answer_is_the_chapter_at_the_speed_asked_for() -> None:
 def test_an_answer_that_is_told_to_stop_stops() -> None:
     engine = TalkingEngine(10_000, 200.0)
     engine.send(Generate(1, raw_prompt="x"))
-    assert engine.writing.wait(20)
+    assert engine.writing.wait(60)
     engine.stop()
     assert engine.finished.is_set()
 

@@ -186,7 +186,7 @@ def test_an_alarm_comes_while_a_question_waits_and_the_question_again(
     def alarm() -> None:
         if not told.is_set():
             engine.say(VramSample(status(MemoryState.LOW, 100 * MIB)))
-            assert told.wait(10)
+            assert told.wait(60)
 
     stream = Page()
     monkeypatch.setattr(sys, "stdin", Lines("Hi\n", alarm))

@@ -150,11 +150,11 @@ class CardContents:
 
     def release(self) -> None:
         """Give the card's memory back."""
-        self.arena.release()
-        kept = (self.loader.embedding, *self.rings)
-        for copy in kept:
-            if copy is not None:
-                copy.release()
+        with ExitStack() as undo:
+            for copy in (self.loader.embedding, *self.rings):
+                if copy is not None:
+                    undo.callback(copy.release)
+            undo.callback(self.arena.release)
 
     def _arena(self, settings: EngineSettings) -> Arena:
         needed, free = self.layout.total, self.device.free()

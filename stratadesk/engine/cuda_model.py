@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from stratadesk.engine.cuda_writer import CudaWriter, can_draw
 from stratadesk.engine.vram.costs import Reading as CostReading
 from stratadesk.engine.vram.requests import DECODE, RequestPlan
-from stratadesk.errors import UsageError
+from stratadesk.errors import DeviceLostError, UsageError
 from stratadesk.kernels.cuda.device import translated
 from stratadesk.kernels.cuda.ops import MOST_TOKENS
 
@@ -98,8 +98,18 @@ class CudaModel:
         return self._graphs[name]
 
     def recover(self) -> None:
-        """After a cancel or a failure: the device stands where the host committed last."""
-        self._place()
+        """After a cancel or a failure: the device stands where the host committed last.
+
+        A card that is lost holds nothing to stand anywhere in.
+        """
+        with suppress(DeviceLostError):
+            self._place()
+
+    def check(self) -> None:
+        """See whether the card still answers; raises DeviceLostError if not."""
+        with translated("being asked whether it is there"):
+            self._ops.device.stream.synchronize()
+        self._ops.device.free()
 
     def forward(self, state: CudaState, tokens: Sequence[int], *, logits: Head) -> Floats | None:
         """Append `tokens` to `state`, at most eight at a time.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from stratadesk.engine.card_events import DeviceLost
 from stratadesk.engine.commands import (
     Cancel,
     CancelLoad,
@@ -29,16 +30,19 @@ from stratadesk.engine.load_report import OPENING, LoadReport
 from stratadesk.engine.memory_probe import MemoryProbe
 from stratadesk.engine.phases import Phases
 from stratadesk.engine.power_probe import PowerProbe
-from stratadesk.engine.protocols import PhaseSink, ProgressSink
+from stratadesk.engine.protocols import CanBeLost, PhaseSink, ProgressSink
 from stratadesk.engine.request import Request, never_started
 from stratadesk.engine.runtime import Runtime, open_runtime
-from stratadesk.errors import StrataDeskError, UsageError
+from stratadesk.errors import DeviceLostError, StrataDeskError, UsageError
 
 Opener = Callable[[LoadModel, ProgressSink, PhaseSink], Runtime]
 
 AFTER_FAILURE = "the last request failed, and what it had read was dropped"
 MODEL_AGAIN = "the model was loaded again"
 MODEL_OTHER = "another model was loaded"
+
+SLEEP_S = 30.0
+"""A gap between two looks at the clock after which the machine may have slept."""
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +62,8 @@ class Engine:
 
     A failure of any job becomes a `Failure` event, and the engine goes on: with the model it
     had, or without one when loading failed. An answer that failed takes what the model had read
-    with it, so that nothing half-computed is ever reused.
+    with it, so that nothing half-computed is ever reused. A card that is lost takes its model
+    with it: `DeviceLost` says so, and a `LoadModel` brings both back.
 
     Every `PhaseChanged` comes from here. A `MemorySample` comes once a second, as far as a step
     lets it, a `PowerSample` when power has changed. The last event is `EngineStopped`.
@@ -70,12 +75,15 @@ class Engine:
         *,
         probe: MemoryProbe | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.events = EventQueue()
         self._opener = opener
         self._probe = probe or MemoryProbe(clock=clock)
         self._power = PowerProbe(clock=clock)
         self._clock = clock
+        self._wall_clock = wall_clock
+        self._looked_at = wall_clock()
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._jobs: deque[LoadModel | Generate] = deque()
         self._runtime: Runtime | None = None
@@ -115,6 +123,9 @@ class Engine:
             self._phases.settle()
             while not self._closing:
                 self._attend(wait=not self._jobs)
+                with self._contained("The check of the card"):
+                    self._check_after_sleep()
+                self._phases.settle()
                 if self._jobs and not self._closing:
                     self._do(self._jobs.popleft())
         finally:
@@ -141,6 +152,14 @@ class Engine:
             self.events.put(power)
         if self._runtime is not None and self._runtime.control is not None:
             self._runtime.control.attend()
+
+    def _check_after_sleep(self) -> None:
+        """Ask a card that a sleeping machine may have lost, before anything is started on it."""
+        before, self._looked_at = self._looked_at, self._wall_clock()
+        slept = self._looked_at - before > SLEEP_S
+        if slept and self._runtime is not None and isinstance(self._runtime.model, CanBeLost):
+            log.info("the clock has jumped: checking the card")
+            self._runtime.model.check()
 
     def _seconds_to_wait(self) -> float:
         """Seconds until the next sample of RAM or of the card is due."""
@@ -236,7 +255,13 @@ class Engine:
 
     def _tell_failure(self, error: Exception, doing: str, job: Generate | LoadModel | None) -> None:
         self._phases.enter(Phase.FAILED)
-        self.events.put(failure_of(error, doing, job, self._runtime))
+        failure = failure_of(error, doing, job, self._runtime)
+        lost = isinstance(error, DeviceLostError) and self._runtime is not None
+        if lost:
+            self.events.put(DeviceLost(self._clock(), failure.sentence))
+            self._give_up_model()
+        if job is not None or not lost:
+            self.events.put(failure)
 
     def _load(self, command: LoadModel) -> None:
         begun = self._clock()
@@ -281,6 +306,13 @@ class Engine:
                 self._chat_lost = runtime.path
             runtime.close()
 
+    def _give_up_model(self) -> None:
+        """Release the model of a card that is lost, and with it what it had read."""
+        if self._runtime is not None:
+            path = self._runtime.path
+            self._release()
+            self._chat_lost = path
+
     def _answer(self, command: Generate) -> None:
         if self._runtime is None:
             raise UsageError("No model is loaded.", "Load one, then ask again.")
@@ -295,6 +327,7 @@ class Engine:
         request.begin()
         while not request.finished:
             self._attend()
+            self._check_after_sleep()
             if request.cancelled or self._closing:
                 self._phases.enter(Phase.CANCELLING)
                 request.cancel()

@@ -88,6 +88,14 @@ class DrawsTokens(Protocol):
         """Draw from the last logits on; None where the host has to."""
 
 
+@runtime_checkable
+class CanBeLost(Protocol):
+    """A model on a card that may stop answering."""
+
+    def check(self) -> None:
+        """See whether the card still answers; raises DeviceLostError if not."""
+
+
 class Model(Protocol[StateT]):
     """A loaded model, computing on one thread.
 

@@ -65,13 +65,13 @@ class Gate:
 
     def wait_for_call(self) -> None:
         """Wait until one more call has come to the gate."""
-        assert self._entered.acquire(timeout=10), "the engine did not call the model"
+        assert self._entered.acquire(timeout=60), "the engine did not call the model"
 
     def pass_through(self) -> None:
         """Called by the model."""
         if self._shut:
             self._entered.release()
-            assert self._permits.acquire(timeout=10), "the test did not open the gate"
+            assert self._permits.acquire(timeout=60), "the test did not open the gate"
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ class FakeModel:
     """Computes one-hot logits of what `rule` says follows the tokens read.
 
     `calls` are the chunks it was given. `failures` maps the number of a call, from 0, to the
-    exception it raises instead of answering. `before_call` is called with each chunk.
+    exception it raises instead of answering. `before_call` is called with each chunk. `checks`
+    counts how often it was asked whether its card is there; `missing` is what it answers.
     With `forgets` its states lose a token per call; with `poisoned` its logits are no numbers.
     """
 
@@ -105,6 +106,8 @@ class FakeModel:
         self.failures: dict[int, Exception] = {}
         self.states: list[FakeState] = []
         self.before_call: Callable[[Sequence[int]], None] = lambda tokens: None
+        self.checks = 0
+        self.missing: Exception | None = None
         self.gate = Gate()
         self.forgets = False
         self.closed = False
@@ -151,6 +154,11 @@ class FakeModel:
 
     def recover(self) -> None:
         self.requests.append("recover")
+
+    def check(self) -> None:
+        self.checks += 1
+        if self.missing is not None:
+            raise self.missing
 
     def close(self) -> None:
         self.closed = True

@@ -41,7 +41,7 @@ SPECIAL = {
 MERGES = ("h e", "l l", "he ll", "hell o", "Ġ hello")
 MODEL = Path("fake.gguf")
 GREEDY = SamplingSettings(temperature=0.0)
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 E = TypeVar("E")
 

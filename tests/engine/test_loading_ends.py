@@ -43,7 +43,7 @@ def test_a_cancel_ends_loading_and_another_load_works(caplog: pytest.LogCaptureF
         reached, usual = threading.Event(), d.while_loading
         d.while_loading = reporting(d, reached)
         d.send(LoadModel(MODEL))
-        assert reached.wait(10)
+        assert reached.wait(60)
         events = d.run(CancelLoad())
         assert of_type(events, LoadCancelled) == [LoadCancelled("fake.gguf")]
         assert phases(events) == [Phase.LOADING, Phase.EMPTY]
@@ -90,7 +90,7 @@ def test_a_model_wanted_meanwhile_takes_the_place_of_the_one_that_loads() -> Non
         reached, usual = threading.Event(), d.while_loading
         d.while_loading = reporting(d, reached)
         d.send(LoadModel(MODEL))
-        assert reached.wait(10)
+        assert reached.wait(60)
         d.while_loading = usual
         d.send(LoadModel(Path("other.gguf")))
         assert phases(d.rest()) == [Phase.LOADING, Phase.EMPTY]

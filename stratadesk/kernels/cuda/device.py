@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from stratadesk.errors import DeviceError, MemoryShortageError
+from stratadesk.errors import DeviceError, MemoryShortageError, StrataDeskError
 from stratadesk.kernels.cuda.compiler import OLDEST, compiler_version
+from stratadesk.kernels.cuda.loss import FATAL, LOSS
 from stratadesk.units import format_bytes
 
 OLDEST_DRIVER = 12_000
@@ -18,6 +19,9 @@ OLDEST_DRIVER = 12_000
 
 OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation, and CUDA_ERROR_OUT_OF_MEMORY."""
+
+BUSY = 46
+"""cudaErrorDevicesUnavailable: another program has the card for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ def translated(doing: str) -> Iterator[None]:
 
     Raises:
         MemoryShortageError: when the card was full.
+        DeviceLostError: when the card does not answer any more.
         DeviceError: for any other refusal.
     """
     from cupy.cuda import driver, runtime
@@ -52,27 +57,39 @@ def translated(doing: str) -> Iterator[None]:
     try:
         yield
     except (runtime.CUDARuntimeError, driver.CUDADriverError) as error:
-        _raise_for(error, doing)
+        words = str(error).partition(":")[2].strip() or str(error)
+        raise error_for(int(error.status), doing, words) from None
 
 
-def _raise_for(error: Any, doing: str) -> NoReturn:
-    words = str(error).partition(":")[2].strip() or str(error)
-    if error.status == OUT_OF_MEMORY:
-        raise MemoryShortageError(
+def error_for(status: int, doing: str, words: str) -> StrataDeskError:
+    """The error for a CUDA `status` met while `doing` something; `words` are the driver's."""
+    if status == OUT_OF_MEMORY:
+        return MemoryShortageError(
             f"The graphics card ran out of memory while {doing}.",
             "Close other programs that use it, or choose a smaller --max-context.",
-        ) from None
-    raise DeviceError(
+        )
+    if status == BUSY:
+        return DeviceError(
+            f"The graphics card is busy: another program has it for itself ({words}).",
+            "End that program, or use --device host.",
+        )
+    if status in FATAL:
+        return LOSS.note(f"The graphics card stopped answering while {doing}: {words}.")
+    return DeviceError(
         f"The graphics card failed while {doing}: {words}.",
         "Load the model again; if it fails again, restart the machine or use --device host.",
-    ) from None
+    )
 
 
 def open_device(index: int = 0) -> Device:
     """Make card `index` current on this thread, with a stream of its own and no allocator.
 
+    A card that was lost is reset first: nothing that was made for it may be in use.
+
     Raises:
-        DeviceError: no driver, a driver or a card that is too old, or no such card.
+        DeviceError: no driver, a driver or a card that is too old, no such card, or one that
+            another program has for itself.
+        DeviceLostError: a lost card that does not come back.
     """
     try:
         import cupy
@@ -83,6 +100,13 @@ def open_device(index: int = 0) -> Device:
         ) from None
     compiler_version()
     driver = _driver_version()
+    if driver < OLDEST_DRIVER:
+        raise DeviceError(
+            f"The NVIDIA driver supports CUDA {driver // 1000}.{driver % 1000 // 10}, and 12.0 is "
+            "needed.",
+            "Update the driver (525 or newer), or use --device host.",
+        )
+    LOSS.bring_back(index)
     try:
         count = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as refused:
@@ -90,12 +114,6 @@ def open_device(index: int = 0) -> Device:
             f"No NVIDIA card can be used: {str(refused).partition(':')[2].strip() or refused}.",
             "Install or update the NVIDIA driver, or use --device host.",
         ) from None
-    if driver < OLDEST_DRIVER:
-        raise DeviceError(
-            f"The NVIDIA driver supports CUDA {driver // 1000}.{driver % 1000 // 10}, and 12.0 is "
-            "needed.",
-            "Update the driver (525 or newer), or use --device host.",
-        )
     if index >= count:
         raise DeviceError(
             f"There are {count} NVIDIA cards, none numbered {index}.", "Use --device host."
@@ -103,6 +121,7 @@ def open_device(index: int = 0) -> Device:
     with translated("being opened"):
         runtime.setDevice(index)
         facts = runtime.getDeviceProperties(index)
+        runtime.free(0)  # makes the context: a busy card refuses here
         stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.set_allocator(_refuse)
     capability = facts["major"] * 10 + facts["minor"]

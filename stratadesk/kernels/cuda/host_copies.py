@@ -1,10 +1,12 @@
 """Host memory that kernels read over the link."""
 
 import ctypes
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from stratadesk.errors import DeviceLostError
 from stratadesk.kernels.cuda.device import translated
 from stratadesk.units import format_bytes
 
@@ -27,8 +29,11 @@ class MappedCopy:
         ctypes.memmove(self.address, np.ascontiguousarray(data).ctypes.data, data.nbytes)
 
     def release(self) -> None:
-        """Give the memory back; no kernel may read it any more."""
+        """Give the memory back; no kernel may read it any more.
+
+        That of a card which is lost goes with its context.
+        """
         from cupy.cuda import runtime
 
-        with translated("unpinning RAM"):
+        with suppress(DeviceLostError), translated("unpinning RAM"):
             runtime.freeHost(self.address)

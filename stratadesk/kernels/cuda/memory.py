@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from stratadesk.errors import DeviceError, MemoryShortageError
-from stratadesk.kernels.cuda.device import OUT_OF_MEMORY, Device, translated
+from stratadesk.errors import DeviceError, DeviceLostError, MemoryShortageError
+from stratadesk.kernels.cuda.device import Device, error_for, translated
+from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.units import format_bytes
 
 POISON = 0xFF
@@ -88,8 +89,11 @@ class CudaMemory:
         self._plain = n_bytes
         self.poison(_Range(0, n_bytes))
 
-    def map_block(self, index: int) -> None:
+    def map_block(self, index: int, *, on_host: bool = False) -> None:
         """Back block `index` with memory of undefined content.
+
+        With `on_host` it lies in the machine's RAM and is read over the link, as a block does that
+        Windows has paged out: that stands in for one in tests.
 
         Raises:
             MemoryShortageError: when the card refuses; nothing has changed then.
@@ -99,7 +103,7 @@ class CudaMemory:
             raise ValueError(f"block {index} cannot be mapped")
         driver, size = _bindings(), self.block_bytes
         handle = _checked(
-            driver.cuMemCreate(size, self._properties(driver), 0),
+            driver.cuMemCreate(size, self._properties(driver, on_host=on_host), 0),
             f"allocating {format_bytes(size)}",
         )
         self._map(driver, self.address + index * size, handle)
@@ -114,13 +118,8 @@ class CudaMemory:
         """
         if index not in self._handles:
             raise ValueError(f"block {index} is not mapped")
-        self._device.stream.synchronize()
-        driver, handle = _bindings(), self._handles.pop(index)
-        _checked(
-            driver.cuMemUnmap(self.address + index * self.block_bytes, self.block_bytes),
-            "unmapping a block",
-        )
-        _checked(driver.cuMemRelease(handle), "releasing a block")
+        self._wait()
+        self._unmap(index)
 
     def view(self, span: Extent) -> npt.NDArray[np.uint8]:
         """Raise DeviceError: the processor cannot address the card's memory."""
@@ -138,21 +137,43 @@ class CudaMemory:
                 )
 
     def release(self) -> None:
-        """Return everything to the card; waits until the device is idle."""
+        """Return everything to the card; waits until the device is idle.
+
+        Blocks of a card that is lost are returned when it is back: unlike plain memory they do not
+        go with the context.
+        """
+        try:
+            self._wait()
+            self._release_blocks()
+            self._release_plain()
+        except DeviceLostError:
+            self._plain = 0
+            LOSS.release_later(self._release_blocks)
+
+    def _release_blocks(self) -> None:
         for index in sorted(self._handles):
-            self.unmap_block(index)
+            self._unmap(index)
         if self._reserved:
             driver = _bindings()
             _checked(driver.cuMemAddressFree(self.address, self._reserved), "freeing addresses")
-            self._reserved = 0
+            self._reserved = self.address = 0
+
+    def _release_plain(self) -> None:
         if self._plain:
             from cupy.cuda import runtime
 
-            self._device.stream.synchronize()
             with translated("freeing memory"):
                 runtime.free(self.address)
-            self._plain = 0
-        self.address = 0
+            self._plain = self.address = 0
+
+    def _wait(self) -> None:
+        with translated("computing"):
+            self._device.stream.synchronize()
+
+    def _unmap(self, index: int) -> None:
+        driver, size = _bindings(), self.block_bytes
+        _checked(driver.cuMemUnmap(self.address + index * size, size), "unmapping a block")
+        _checked(driver.cuMemRelease(self._handles.pop(index)), "releasing a block")
 
     def _map(self, driver: Any, address: int, handle: Any) -> None:
         """Map `handle` at `address` and make it readable; on failure nothing is left of it."""
@@ -172,11 +193,16 @@ class CudaMemory:
             driver.cuMemRelease(handle)
             raise
 
-    def _properties(self, driver: Any) -> Any:
+    def _properties(self, driver: Any, *, on_host: bool = False) -> Any:
+        kinds = driver.CUmemLocationType
         properties = driver.CUmemAllocationProp()
         properties.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-        properties.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-        properties.location.id = self._device.index
+        if on_host:
+            properties.location.type = kinds.CU_MEM_LOCATION_TYPE_HOST_NUMA
+            properties.location.id = 0
+        else:
+            properties.location.type = kinds.CU_MEM_LOCATION_TYPE_DEVICE
+            properties.location.id = self._device.index
         return properties
 
     def _block(self, index: int) -> "_Range":
@@ -201,18 +227,8 @@ def _bindings() -> Any:
 
 
 def _checked(result: tuple[Any, ...], doing: str) -> Any:
-    """The value of a driver call.
-
-    Raises:
-        MemoryShortageError: when the card is out of memory.
-        DeviceError: on any other refusal.
-    """
+    """The value of a driver call; raises what `translated` does."""
     status, *values = result
-    if int(status) == OUT_OF_MEMORY:
-        raise MemoryShortageError(
-            f"The graphics card ran out of memory while {doing}.",
-            "Close other programs that use it, or choose a smaller --max-context.",
-        )
     if int(status):
-        raise DeviceError(f"The graphics card failed while {doing}: {status.name}.")
+        raise error_for(int(status), doing, str(status.name))
     return values[0] if values else None
