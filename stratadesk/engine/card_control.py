@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stratadesk.engine.card_events import CacheSample, CardSettings, ReservePreviewed
@@ -68,6 +69,8 @@ class CardControl:
         self._last_told: ReserveApplied | None = None
         self._logged_state = MemoryState.OK
         self._raised_from: int | None = None
+        self._waits = False
+        """Whether the last change had to wait for a safe point, which may have come since."""
 
     def seconds_left(self) -> float | None:
         """Seconds until the next sample is due; None when no more will come."""
@@ -98,19 +101,42 @@ class CardControl:
     def _act(self, status: MemoryStatus) -> None:
         """Answer pressure or lasting room, unless that would change nothing."""
         advice = self._rule.advise(status)
-        arena = self._model.memory.arena
-        if not advice or (advice > 0 and self._reachable(arena.end + advice) == arena.end):
+        if not advice:
+            return
+        idle = self._without_effect(advice)
+        own = advice < 0 and self._is_own_shortage(status)
+        if idle is not None:
+            if advice < 0 and not own:
+                self._tell_applied(idle, _reason(status))
             return
         slots = self._model.memory.cache.slots
-        resize = self._model.resize_by(advice, urgent=status.state is MemoryState.ZERO)
+        resize = self._resize_by(advice, urgent=status.state is MemoryState.ZERO)
         # What came of the user's own change was told, or is by the resize that waited for it; and
         # a block more without a slot more is nothing to anybody.
         brought_nothing = advice > 0 and resize.done and resize.slots == slots
-        if brought_nothing or (advice < 0 and self._is_own_shortage(status)):
+        if brought_nothing or own:
             self._changed()
             self._tell_settings()
         else:
             self._told(resize, MORE_FREE if advice > 0 else _reason(status))
+
+    def _without_effect(self, n_bytes: int) -> Resize | None:
+        """What moving the arena's end by `n_bytes` would come to, if that moved nothing.
+
+        None where it would, and for giving back while an earlier change waits: that may be one to
+        grow, whose place it takes.
+        """
+        memory = self._model.memory
+        resize, _ = memory.machine.preview(memory.arena.end + n_bytes)
+        takes_place = self._waits and n_bytes < 0
+        if takes_place or resize.reached != memory.arena.end:
+            return None
+        return replace(resize, done=True)
+
+    def _resize_by(self, n_bytes: int, *, urgent: bool) -> Resize:
+        resize = self._model.resize_by(n_bytes, urgent=urgent)
+        self._waits = not resize.done
+        return resize
 
     def _require_certain(self) -> None:
         machine = self._model.memory.machine
@@ -140,7 +166,9 @@ class CardControl:
         if kept > before:
             self._raised_from = self._probe.status().headroom
         self._probe_reserve(kept)
-        self._told(self._model.set_reserve(kept, reserve), "", asked=reserve)
+        resize = self._model.set_reserve(kept, reserve)
+        self._waits = not resize.done
+        self._told(resize, "", asked=reserve)
 
     def preview_reserve(self, reserve: int) -> None:
         """Tell what keeping `reserve` bytes free would do; raises as `set_reserve`."""
@@ -180,7 +208,8 @@ class CardControl:
 
     def _release(self, n_bytes: int) -> int:
         before = self._model.memory.cache.slots
-        self._model.resize_by(-n_bytes, urgent=True)
+        if self._without_effect(-n_bytes) is None:
+            self._resize_by(-n_bytes, urgent=True)
         return before - self._model.memory.cache.slots
 
     def _is_own_shortage(self, status: MemoryStatus) -> bool:
@@ -192,6 +221,9 @@ class CardControl:
 
     def _told(self, resize: Resize, reason: str, asked: int | None = None) -> None:
         self._changed()
+        self._tell_applied(resize, reason, asked)
+
+    def _tell_applied(self, resize: Resize, reason: str, asked: int | None = None) -> None:
         memory = self._model.memory
         event = ReserveApplied(
             reserve=memory.machine.reserve if asked is None else asked,

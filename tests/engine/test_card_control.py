@@ -201,6 +201,39 @@ def test_growth_is_told_only_where_it_brings_a_slot(data_dir: Path) -> None:
     model.close()
 
 
+def test_a_card_that_stays_low_with_nothing_to_give_back_changes_no_phase(data_dir: Path) -> None:
+    """A figure that flickers through RESIZING twice a second says that something is being done."""
+    told: list[object] = []
+    model = load_model(data_dir / "models" / MODEL, settings(), lambda _: None, told.append)
+    machine, now = model.memory.machine, [1_000.0]
+    watched = CardControl(model, told.append, clock=lambda: now[0])
+
+    def samples(count: int) -> list[VramState]:
+        known = len(told)
+        for _ in range(count):
+            now[0] += 1
+            watched.attend()
+        return [event.state for event in told[known:] if isinstance(event, VramPhase)]
+
+    model.memory.card.others += model.memory.card.free + model.memory.arena.end
+    assert samples(1) == [VramState.RESIZING, VramState.READY]
+    end = model.memory.arena.end
+    assert samples(5) == []
+    last = [event for event in told if isinstance(event, VramSample)][-1]
+    assert last.status.state is MemoryState.ZERO
+    (applied,) = [event for event in told if isinstance(event, ReserveApplied)]
+    assert applied.limitation
+    model.begin_request(0)
+    assert samples(3) == []
+    assert machine.arena.end == end
+    model.end_request()
+    model.memory.card.others = 0
+    assert VramState.RESIZING in samples(40)
+    assert machine.arena.end > end
+    watched.close()
+    model.close()
+
+
 def test_lowering_a_reserve_that_others_took_is_kept_as_asked(
     engine: Engine, data_dir: Path
 ) -> None:
