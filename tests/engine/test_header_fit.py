@@ -155,6 +155,19 @@ def test_what_does_not_fit_is_told_by_key_and_value(
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize("name", ["deepseek2", "glm4moe"])
+@pytest.mark.parametrize(("count", "held"), [(0, "block 0 is dense"), (2, "block 1 routes to")])
+def test_blocks_of_another_kind_than_the_header_says_are_told_by_its_key(
+    name: str, count: int, held: str, tmp_path: Path
+) -> None:
+    key = f"{name}.leading_dense_block_count"
+    path = changed(tiny_model(name), key, scalar(I32, count)).write(tmp_path / "tiny.gguf")
+    told = forecast(path, EngineSettings(max_context=64)).trouble
+    assert f"{key} is {count}, but {held}" in told
+    with pytest.raises(GgufError, match=f"{key} is {count}, but {held}"):
+        load_model(path, EngineSettings(max_context=64), lambda progress: None)
+
+
 def test_a_head_of_any_size_is_not_turned_before_it_is_checked(tmp_path: Path) -> None:
     """Without `rope.dimension_count` all of a head rotates: 8 GiB of frequencies here."""
     values = {key: value for key, value in FAMILIES["qwen3"].items() if "dimension" not in key}

@@ -1,7 +1,11 @@
 """deepseek2: DeepSeek-V2 and V3, their relatives, and GLM-4.7-Flash."""
 
 from stratadesk.engine.architectures.base import FeedForward, Layer
-from stratadesk.engine.architectures.feed_forward import DenseFeedForward, UngatedSharedMixture
+from stratadesk.engine.architectures.feed_forward import (
+    DenseFeedForward,
+    UngatedSharedMixture,
+    is_dense,
+)
 from stratadesk.engine.architectures.latent_attention import LatentAttention, rope_magnitude
 from stratadesk.engine.architectures.residual import ResidualModel, block_counts
 from stratadesk.engine.architectures.routers import gated_router
@@ -39,7 +43,7 @@ class Deepseek2(ResidualModel):
 
     def _feed_forward(self, header: Hyperparameters, table: TensorTable, index: int) -> FeedForward:
         prefix = f"blk.{index}."
-        if index < header.natural("leading_dense_block_count", default=0):
+        if is_dense(header, table, index):
             inner = header.positive("feed_forward_length")
             return DenseFeedForward(table, prefix, self.width, inner)
         usual = self._usual_score(header)

@@ -5,8 +5,29 @@ from stratadesk.engine.architectures.routers import expert_counts, softmax_route
 from stratadesk.engine.architectures.tensors import TensorTable
 from stratadesk.engine.hyperparameters import Hyperparameters
 from stratadesk.engine.ops import Ops, Tensor, Weight
+from stratadesk.errors import GgufError
 from stratadesk.kernels.expert_form import PLAIN_EXPERTS, ExpertForm
 from stratadesk.kernels.router_spec import RouterSpec
+
+
+def is_dense(header: Hyperparameters, table: TensorTable, index: int) -> bool:
+    """Whether block `index` is among the first `leading_dense_block_count`, which have no experts.
+
+    Raises GgufError when the tensors of the block are those of the other kind.
+    """
+    name = "leading_dense_block_count"
+    count = header.natural(name, default=0)
+    dense = index < count
+    kinds = (f"blk.{index}.ffn_gate.weight", f"blk.{index}.ffn_gate_inp.weight")
+    wanted, other = kinds if dense else kinds[::-1]
+    if table.has(other) and not table.has(wanted):
+        held = "routes to experts" if dense else "is dense"
+        raise GgufError(
+            f"{header.key(name)} is {count}, but block {index} {held}: "
+            f"the file holds {other} and no {wanted}.",
+            "The file does not fit its own header; choose another conversion.",
+        )
+    return dense
 
 
 class DenseFeedForward:

@@ -2,7 +2,11 @@
 
 from stratadesk.engine.architectures.attention import Attention, AttentionForm, HeadNorm
 from stratadesk.engine.architectures.base import FeedForward, Layer
-from stratadesk.engine.architectures.feed_forward import DenseFeedForward, UngatedSharedMixture
+from stratadesk.engine.architectures.feed_forward import (
+    DenseFeedForward,
+    UngatedSharedMixture,
+    is_dense,
+)
 from stratadesk.engine.architectures.residual import ResidualModel
 from stratadesk.engine.architectures.routers import gated_router
 from stratadesk.engine.architectures.tensors import TensorTable
@@ -37,7 +41,7 @@ class Glm4Moe(ResidualModel):
 
     def _feed_forward(self, header: Hyperparameters, table: TensorTable, index: int) -> FeedForward:
         prefix = f"blk.{index}."
-        if index < header.natural("leading_dense_block_count", default=0):
+        if is_dense(header, table, index):
             inner = header.positive("feed_forward_length")
             return DenseFeedForward(table, prefix, self.width, inner)
         router = gated_router(header, table, prefix, RouterScore.SIGMOID)
