@@ -87,10 +87,11 @@ def _names(wanted: Sequence[str]) -> Sequence[str]:
 
 
 def _use_kept_kernels() -> None:
-    from stratadesk.kernels.host import compile_cache
+    from stratadesk.kernels.host import compile_cache, numba_environment
     from stratadesk.paths import folders
 
     compile_cache.configure(folders().cache)
+    numba_environment.check_threads()
 
 
 def _as_json(threads: int, copied: "Speed", speeds: Iterable["Speed"]) -> dict[str, Any]:

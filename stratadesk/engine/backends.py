@@ -31,10 +31,14 @@ def choose_device(device: Device) -> Device:
 
 
 def open_backend(device: Device, cache_dir: Path) -> Backend:
-    """Import the backend of a resolved `device`; compiled kernels are kept under `cache_dir`."""
-    from stratadesk.kernels.host import compile_cache
+    """Import the backend of a resolved `device`; compiled kernels are kept under `cache_dir`.
+
+    Raises `UsageError` for environment variables that Numba cannot work with.
+    """
+    from stratadesk.kernels.host import compile_cache, numba_environment
 
     kept = compile_cache.configure(cache_dir)
+    numba_environment.check_threads()
     from stratadesk.kernels.host.backend import HostOps
     from stratadesk.kernels.host.warm_up import warm_up
 

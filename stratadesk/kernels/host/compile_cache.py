@@ -10,8 +10,9 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+from stratadesk.kernels.host.numba_environment import LAYER_VARIABLE, check_environment
+
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
-LAYER_VARIABLE = "NUMBA_THREADING_LAYER"
 ROOM = 1 << 20
 """Bytes that a folder for kernels must have free."""
 
@@ -24,7 +25,10 @@ def configure(cache_dir: Path) -> bool:
     NUMBA_CACHE_DIR is used instead of `cache_dir`. One that cannot be written is replaced by a
     temporary one, for this run alone: Numba by itself would write beside the sources. Returns
     whether kernels have been kept there.
+
+    Raises `UsageError` for a variable of Numba's with a value that Numba cannot work with.
     """
+    check_environment()
     base = Path(os.environ.get(CACHE_VARIABLE) or cache_dir / "kernels")
     digest = _digest()
     if base.name != digest:
@@ -32,8 +36,9 @@ def configure(cache_dir: Path) -> bool:
     if not can_write(base):
         base = _for_this_run(base)
     os.environ[CACHE_VARIABLE] = str(base)
-    # Always there, and its threads sleep between kernels, where OpenMP's spin for a while.
-    os.environ.setdefault(LAYER_VARIABLE, "workqueue")
+    if not os.environ.get(LAYER_VARIABLE, "").strip():
+        # Always there, and its threads sleep between kernels, where OpenMP's spin for a while.
+        os.environ[LAYER_VARIABLE] = "workqueue"
     if "numba" in sys.modules:
         sys.modules["numba"].config.reload_config()
     return any(base.iterdir())
