@@ -16,7 +16,7 @@ from stratadesk.engine.vram.geometry import ArenaGeometry, aligned
 from stratadesk.errors import GgufError, MemoryShortageError, UnsupportedModelError
 from stratadesk.kernels.cuda import ops as cuda
 from stratadesk.kernels.cuda import programs
-from stratadesk.kernels.cuda.cubins import CubinStore, Kernels, Progress
+from stratadesk.kernels.cuda.cubins import CubinStore, Kernels
 from stratadesk.kernels.cuda.device import open_device
 from stratadesk.kernels.cuda.host_copies import MappedCopy
 from stratadesk.kernels.cuda.memory import CudaMemory
@@ -27,9 +27,12 @@ from stratadesk.paths import folders
 from stratadesk.units import MIB, mib
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stratadesk.engine.architectures.base import Family
     from stratadesk.engine.commands import EngineSettings
     from stratadesk.engine.gguf_file import GgufFile
+    from stratadesk.engine.load_report import LoadReport
     from stratadesk.engine.ops import LayerState
     from stratadesk.kernels.cuda.device import Device
     from stratadesk.kernels.expert_form import ExpertForm
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
 EMBEDDING_TENSOR, HEAD_TENSOR = "token_embd.weight", "output.weight"
 BLOCK_BYTES = 32 * MIB
 """What is mapped at once; see DESIGN's arena."""
+
+PIECE_BYTES = 64 * MIB
+"""What is copied to the card at once: a tenth of a second on the slowest link."""
 
 MOST_CONTEXT = 4_096
 """Tokens of the context where none is asked for."""
@@ -57,12 +63,22 @@ class CardLayout:
 
 
 class CudaLoader:
-    """Places a file's tensors in `space` and copies them there, unless `ops` is dry."""
+    """Places a file's tensors in `space` and copies them there, unless `ops` is dry.
 
-    def __init__(self, gguf: GgufFile, ops: cuda.CudaOps, space: DeviceWorkspace) -> None:
+    `uploaded` is told of the bytes on the card and of all that go there.
+    """
+
+    def __init__(
+        self,
+        gguf: GgufFile,
+        ops: cuda.CudaOps,
+        space: DeviceWorkspace,
+        uploaded: Callable[[int, int], None],
+    ) -> None:
         self._gguf = gguf
         self._ops = ops
         self._space = space
+        self._uploaded = uploaded
         self._layers = 0
         self.embedding: MappedCopy | None = None
 
@@ -72,8 +88,9 @@ class CudaLoader:
         tied = HEAD_TENSOR not in self._gguf.tensors
         if name == EMBEDDING_TENSOR and not tied:
             return self._ops.weight(self._mapped(data), info.format.name, info.shape)
-        address = self._space.take(data.size)
-        self._ops.upload(address, data)
+        before, address = self._space.used, self._space.take(data.size)
+        if not self._ops.dry:
+            self._copy(before, address, data)
         return self._ops.weight(address, info.format.name, info.shape)
 
     def vector(self, name: str) -> DeviceTensor:
@@ -97,6 +114,12 @@ class CudaLoader:
             "Latent attention is not computed on a graphics card.", "Use --device host."
         )
 
+    def _copy(self, before: int, address: int, data: Any) -> None:
+        """Copy piece by piece, telling how far it is: whoever is told may end the loading."""
+        for first in range(0, data.size, PIECE_BYTES):
+            self._uploaded(before + first, self._space.size)
+            self._ops.upload(address + first, data[first : first + PIECE_BYTES])
+
     def _mapped(self, data: Any) -> int:
         if self._ops.dry:
             return 0
@@ -109,13 +132,15 @@ class CardContents:
 
     Everything that `build` places is placed twice: once dry, to know the sizes, then in the arena.
 
+    `report` is told of the kernels and the copying, and may raise to end them.
+
     Raises:
         UnsupportedModelError: an architecture or tensor that is not computed on a card.
         DeviceError, MemoryShortageError: no card, or too little memory on it.
     """
 
     def __init__(
-        self, gguf: GgufFile, settings: EngineSettings, formats: set[str], progress: Progress
+        self, gguf: GgufFile, settings: EngineSettings, formats: set[str], report: LoadReport
     ) -> None:
         if gguf.architecture not in cuda.SUPPORTED:
             raise UnsupportedModelError(
@@ -124,6 +149,7 @@ class CardContents:
                 "Use --device host.",
             )
         self.gguf = gguf
+        self._report = report
         self.kv_format = settings.kv_format.upper()
         self.vocab_size = len(gguf.get_strings("tokenizer.ggml.tokens"))
         if not self.vocab_size:
@@ -134,7 +160,9 @@ class CardContents:
         self.device: Device = open_device()
         kernels = Kernels()
         store = CubinStore(folders().cache / "cubins", self.device.arch)
-        kernels.load(programs.needed(formats, self.kv_format), store, progress)
+        wanted = programs.needed(formats, self.kv_format)
+        patient = all(store.has(program) for program in wanted)
+        kernels.load(wanted, store, report.kernels(patient=patient))
 
         self.rings: tuple[MappedCopy, ...] = ()
         dry = cuda.CudaOps(self.device, kernels)
@@ -174,7 +202,7 @@ class CardContents:
         ops: Any = placing
         spaces = self._spaces(layout)
         weights, ops.resident, ops.workspace = spaces
-        self.loader = CudaLoader(self.gguf, ops, weights)
+        self.loader = CudaLoader(self.gguf, ops, weights, self._report.uploaded)
         table = TensorTable(self.gguf.tensors, self.loader)
         self.family: Family = family(self.gguf.architecture)(
             Hyperparameters(self.gguf), table, self.vocab_size

@@ -33,6 +33,10 @@ class LoadReport:
         """So many bytes of the dense weights are where they are computed with."""
         self._tell("Copying dense weights", done, total, "bytes")
 
+    def uploaded(self, done: int, total: int) -> None:
+        """So many bytes of the weights are on the card."""
+        self._tell("Copying weights to the card", done, total, "bytes")
+
     def kernels(self, *, patient: bool) -> Callable[[int, int], None]:
         """Return what is told of each kernel; `patient` when they are read, not compiled."""
         begun = time.monotonic() if patient else float("-inf")

@@ -77,14 +77,7 @@ def _on_card(
 
     if settings.mtp:
         raise UsageError("Drafts are not computed on a graphics card yet.", "Use --device host.")
-    tell = report.kernels(patient=False)
-
-    def kernels(done: int, total: int) -> None:
-        tell(done, total)
-        if done == total:
-            report.step("Copying weights to the card")
-
-    return CudaModel(CardContents(gguf, settings, formats, kernels))
+    return CudaModel(CardContents(gguf, settings, formats, report))
 
 
 def _build(

@@ -13,18 +13,26 @@ from stratadesk.engine import cuda_loading
 from stratadesk.engine.commands import Device, EngineSettings, KvFormat, SamplingSettings
 from stratadesk.engine.cuda_loading import CardContents
 from stratadesk.engine.cuda_model import CudaModel
+from stratadesk.engine.events import LoadProgress
 from stratadesk.engine.gguf_file import GgufFile
+from stratadesk.engine.load_report import LoadReport
 from stratadesk.engine.loading import load_model
 from stratadesk.engine.logits import compute_logits
+from stratadesk.engine.protocols import tell_nobody
 from stratadesk.engine.sampler import Sampler
+from stratadesk.kernels.cuda import loss
 from stratadesk.kernels.cuda import ops as cuda_ops
+from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.kernels.cuda.tensors import LINE
+from tests.gpu.losing import lose_and_load_again, on_card
 from tests.gpu.writing import TOKENS, sampled, stop_everywhere, written
 from tests.kernels.cuda.emulation.bench import EmulatedOps, emulated_device
 from tests.kernels.cuda.emulation.kernels import COMPILER, EmulatedKernels
 from tests.tiny_models import FAMILIES, tiny_model
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+
+LAUNCH_FAILURE = 719
 
 LARGER = {
     "attention.key_length": 64,
@@ -36,12 +44,15 @@ LARGER = {
 
 
 class Memory:
-    """A card's memory in the host's, every byte of a NaN at first."""
+    """A card's memory in the host's, every byte of a NaN at first; `open` counts them."""
+
+    open = 0
 
     def __init__(self, device: Any, block_bytes: int, *, poison: bool) -> None:
         self.block_bytes = block_bytes
 
     def reserve(self, n_bytes: int) -> None:
+        Memory.open += 1
         self.kept = np.full(n_bytes + LINE, 0xFF, np.uint8)
         self.address = -(-self.kept.ctypes.data // LINE) * LINE
 
@@ -49,7 +60,7 @@ class Memory:
         """It is there already."""
 
     def release(self) -> None:
-        """It goes with the object."""
+        Memory.open -= 1
 
 
 class Copy:
@@ -69,7 +80,7 @@ class Kernels(EmulatedKernels):
 
 
 @pytest.fixture(autouse=True)
-def emulated_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def device(monkeypatch: pytest.MonkeyPatch) -> Any:
     device = emulated_device()
     monkeypatch.setattr(cuda_loading, "open_device", lambda: device)
     monkeypatch.setattr(cuda_loading, "CudaMemory", Memory)
@@ -77,6 +88,7 @@ def emulated_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_loading, "Kernels", Kernels)
     monkeypatch.setattr(cuda_loading.cuda, "CudaOps", EmulatedOps)
     monkeypatch.setattr(type(device), "free", lambda _: 1 << 30)
+    return device
 
 
 def tiny(architecture: str, folder: Path) -> Path:
@@ -87,11 +99,11 @@ def tiny(architecture: str, folder: Path) -> Path:
     return path
 
 
-def on_card(path: Path) -> CudaModel:
+def card_model(path: Path) -> CudaModel:
     gguf = GgufFile.open(path)
     settings = EngineSettings(kv_format=KvFormat.F32)
     formats = {info.format.name for info in gguf.tensors.values()}
-    return CudaModel(CardContents(gguf, settings, formats, lambda done, total: None))
+    return CudaModel(CardContents(gguf, settings, formats, LoadReport(tell_nobody, "tiny")))
 
 
 @pytest.mark.parametrize("architecture", cuda_ops.SUPPORTED)
@@ -101,7 +113,7 @@ def test_logits_are_the_hosts_in_any_windows(architecture: str, tmp_path: Path) 
     host = load_model(path, settings, lambda progress: None)
     wanted = compute_logits(host, TOKENS, len(TOKENS))
     host.close()
-    model = on_card(path)
+    model = card_model(path)
     whole = compute_logits(model, TOKENS, len(TOKENS))
     assert np.abs(whole - wanted).max() <= 2e-5 * np.abs(wanted).max()
     for window in (1, 3):
@@ -111,7 +123,7 @@ def test_logits_are_the_hosts_in_any_windows(architecture: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("architecture", cuda_ops.SUPPORTED)
 def test_tokens_drawn_ahead_are_those_the_host_draws(architecture: str, tmp_path: Path) -> None:
-    model = on_card(tiny(architecture, tmp_path))
+    model = card_model(tiny(architecture, tmp_path))
     for how in (SamplingSettings(temperature=0.0), SamplingSettings(temperature=1.5, seed=3)):
         assert written(model, how, 20, set()) == sampled(model, how, 20)
     model.close()
@@ -119,20 +131,20 @@ def test_tokens_drawn_ahead_are_those_the_host_draws(architecture: str, tmp_path
 
 @pytest.mark.parametrize("architecture", cuda_ops.SUPPORTED)
 def test_another_turn_finds_what_is_held(architecture: str, tmp_path: Path) -> None:
-    model = on_card(tiny(architecture, tmp_path))
+    model = card_model(tiny(architecture, tmp_path))
     stop_everywhere(model, 12)
     model.close()
 
 
 def test_the_context_can_be_filled_to_its_end(tmp_path: Path) -> None:
-    model = on_card(tiny("qwen3moe", tmp_path))
+    model = card_model(tiny("qwen3moe", tmp_path))
     room = model.context - len(TOKENS)
     assert len(written(model, SamplingSettings(temperature=0.0), room + 1, set())) == room + 1
     model.close()
 
 
 def test_penalties_are_the_hosts(tmp_path: Path) -> None:
-    model = on_card(tiny("qwen3", tmp_path))
+    model = card_model(tiny("qwen3", tmp_path))
     state = model.new_state()
     for how in (
         SamplingSettings(repeat_penalty=1.1),
@@ -141,3 +153,43 @@ def test_penalties_are_the_hosts(tmp_path: Path) -> None:
     ):
         assert model.writer(state, Sampler(how), set()) is None
     model.close()
+
+
+def test_a_lost_card_leaves_the_chat_and_comes_back_with_the_next_load(
+    tmp_path: Path, device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LOSS, "happened", False)
+
+    def lose(_model: Any) -> None:
+        device.stream.failing = LAUNCH_FAILURE
+
+    def opened() -> Any:
+        LOSS.bring_back(0)
+        return device
+
+    def reset(_index: int) -> str:
+        device.stream.failing = 0
+        return ""
+
+    monkeypatch.setattr(loss, "_reset", reset)
+    monkeypatch.setattr(cuda_loading, "open_device", opened)
+    settings = on_card(kv_format=KvFormat.F32)
+    lose_and_load_again(tiny("qwen3", tmp_path), settings, lose, lambda _: 0)
+    assert not LOSS.happened
+
+
+def test_each_piece_that_is_copied_is_told_and_may_be_the_last(tmp_path: Path) -> None:
+    told: list[LoadProgress] = []
+    load_model(tiny("qwen3", tmp_path), on_card(kv_format=KvFormat.F32), told.append).close()
+    copied = [step for step in told if step.stage == "Copying weights to the card"]
+    assert len(copied) > 10
+    assert 0 == copied[0].done < copied[-1].done < copied[-1].total
+    assert {step.unit for step in copied} == {"bytes"}
+
+    def give_up(step: LoadProgress) -> None:
+        if step.stage == copied[0].stage and step.done:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        load_model(tiny("qwen3", tmp_path), on_card(kv_format=KvFormat.F32), give_up)
+    assert Memory.open == 0

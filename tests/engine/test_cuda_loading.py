@@ -12,6 +12,8 @@ from stratadesk.engine import cuda_loading
 from stratadesk.engine.commands import EngineSettings, KvFormat
 from stratadesk.engine.cuda_loading import CardContents
 from stratadesk.engine.gguf_file import GgufFile
+from stratadesk.engine.load_report import LoadReport
+from stratadesk.engine.protocols import tell_nobody
 from stratadesk.errors import MemoryShortageError, UnsupportedModelError
 from stratadesk.kernels.cuda.cubins import Kernels
 from stratadesk.kernels.cuda.device import Device
@@ -64,7 +66,7 @@ def dry_card(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def contents(path: Path, **settings: Any) -> CardContents:
     gguf = GgufFile.open(path)
-    return CardContents(gguf, EngineSettings(**settings), {"F32"}, lambda done, total: None)
+    return CardContents(gguf, EngineSettings(**settings), {"F32"}, LoadReport(tell_nobody, "dry"))
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)

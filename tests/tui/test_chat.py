@@ -1,6 +1,5 @@
 """A chat that loses a key, a turn or a piece of text is no chat."""
 
-
 import pytest
 from textual.events import Key
 

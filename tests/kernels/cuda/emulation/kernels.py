@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cupy.cuda.runtime import CUDARuntimeError
 
 from stratadesk.kernels.cuda.programs import Program
 
@@ -80,15 +81,21 @@ def _wrapper(kernel: tuple[str, str]) -> str:
 
 
 class EmulatedStream:
-    """Runs at once what is launched on it, or notes it for a graph."""
+    """Runs at once what is launched on it, or notes it for a graph.
+
+    With `failing`, a CUDA status, all that is asked of it fails.
+    """
 
     ptr = 0
 
     def __init__(self) -> None:
         self.noted: list[Any] | None = None
+        self.failing = 0
 
     def synchronize(self) -> None:
         """Everything has been done already."""
+        if self.failing:
+            raise CUDARuntimeError(self.failing)
 
     def record(self) -> "EmulatedStream":
         """An event that has happened."""
@@ -113,6 +120,7 @@ class EmulatedGraph:
 
     def launch(self, stream: EmulatedStream) -> None:
         """Run them."""
+        stream.synchronize()
         for launch in self._launches:
             launch()
 
