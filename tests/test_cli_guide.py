@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stratadesk.cli import main
-from stratadesk.cli.chat import chosen_model
+from stratadesk.cli.chat import as_failure, chosen_model, start_model
 from stratadesk.cli.guide_card import GuideCard
 from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.kept_settings import with_kept
@@ -33,7 +33,9 @@ from stratadesk.engine.host_plan import plan_for_host
 from stratadesk.engine.loop import Engine
 from stratadesk.engine.vram.phase_table import HeadPlace, VramPhase, VramState
 from stratadesk.engine.vram.plan_settings import HeadAlias
+from stratadesk.errors import GgufError
 from stratadesk.exit_codes import ExitCode
+from stratadesk.models import find_models
 from stratadesk.models.guide import VARIABLE
 from stratadesk.settings_file import save_setting, user_file
 from stratadesk.settings_order import decide
@@ -126,8 +128,85 @@ class TestRun:
     ) -> None:
         assert main(RED) == ExitCode.USAGE
         err = capsys.readouterr().err
-        assert VARIABLE in err
-        assert "Give -m" in err
+        assert f"{VARIABLE} is empty. Give -m" in err
+        assert main([*RED, "-m", "guide"]) == ExitCode.MODEL_UNUSABLE
+        assert f"There is no guide: {VARIABLE} is empty." in capsys.readouterr().err
+
+
+class TestInstallation:
+    """A guide that is missing or damaged is mended by installing again, not by a download."""
+
+    @pytest.fixture
+    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """Where an installed package looks for its guide."""
+        package = tmp_path / "site" / "stratadesk"
+        monkeypatch.setattr("stratadesk.models.guide.__file__", str(package / "models" / "x.py"))
+        monkeypatch.delenv(VARIABLE)
+        (package / "assets").mkdir(parents=True)
+        return package / "assets" / "guide.gguf"
+
+    @pytest.mark.parametrize(
+        "words",
+        [RED, ["plan", "-m", "guide"], ["inspect", "guide"], ["tokenize", "-m", "guide", "red"]],
+        ids=lambda words: words[0],
+    )
+    def test_every_command_says_so(
+        self, words: list[str], place: Path, data_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        whole = (data_dir / "models" / "qwen3moe-iq4_xs.gguf").read_bytes()
+        states = {
+            b"": "is damaged: 'guide.gguf' is empty. ",
+            whole[:-1000]: "is damaged: ",
+            None: f"lacks the guide: there is no {place}. ",
+        }
+        for data, said in states.items():
+            if data is None:
+                place.unlink()
+            else:
+                place.write_bytes(data)
+            assert main(words) == ExitCode.MODEL_UNUSABLE
+            out, err = capsys.readouterr()
+            assert out == ""
+            assert said in err
+            assert err.endswith(". Install StrataDesk again, or choose another model with -m.\n")
+            assert err.count("\n") == 1
+
+    def test_the_chat_offers_other_models(self, place: Path) -> None:
+        model, trouble = start_model(decide({}))
+        assert model is None
+        assert trouble is not None
+        assert str(place) in as_failure(trouble).sentence
+        assert "Install StrataDesk again" in as_failure(trouble).remedy
+        with pytest.raises(GgufError, match="lacks the guide"):
+            start_model(decide({"model": "guide"}))
+
+    def test_the_line_mode_says_so_and_offers_others(
+        self,
+        place: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("USERPROFILE", str(tmp_path))
+        monkeypatch.chdir(tmp_path / "site")
+        monkeypatch.setattr(sys, "stdin", io.StringIO())
+        assert main(["--plain"]) == ExitCode.OK
+        out, err = capsys.readouterr()
+        assert f"there is no {place}. Install StrataDesk again" in err
+        assert "No model was found" in out
+
+    def test_a_sound_one_is_taken_and_a_cut_one_listed_with_its_remedy(
+        self, place: Path, data_dir: Path, tmp_path: Path
+    ) -> None:
+        whole = (data_dir / "models" / "qwen3moe-iq4_xs.gguf").read_bytes()
+        place.write_bytes(whole)
+        assert start_model(decide({})) == (place, None)
+        assert find_models({}, tmp_path).models[0].why_not is None
+        place.write_bytes(whole[:-1000])
+        why_not = find_models({}, tmp_path).models[0].why_not
+        assert why_not is not None
+        assert "Install StrataDesk again" in why_not
 
 
 def test_the_chat_starts_the_guide_unless_something_else_is_set(

@@ -201,6 +201,6 @@ def test_a_file_called_guide_is_taken_before_the_bundled_one(
     assert model_path("guide") == Path("guide")
 
 
-def test_without_a_guide_its_name_is_one_that_nothing_has(own_home: Path) -> None:
-    with pytest.raises(GgufError, match="There is no file 'guide'"):
+def test_without_a_guide_its_name_is_told_by_what_switched_it_off(own_home: Path) -> None:
+    with pytest.raises(GgufError, match="There is no guide: STRATADESK_GUIDE is empty"):
         model_path("guide")

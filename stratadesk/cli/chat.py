@@ -16,7 +16,7 @@ from stratadesk.cli.output_guard import Printed, output_into
 from stratadesk.errors import StrataDeskError, UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
-from stratadesk.models.guide import guide_path
+from stratadesk.models.guide import GUIDE, sound_guide
 from stratadesk.paths import folders
 
 if TYPE_CHECKING:
@@ -40,13 +40,15 @@ def start_chat(arguments: argparse.Namespace) -> int:
         return chat_in_lines(arguments, decisions)
     require_terminal()
     settings, sampling = engine_settings(arguments), sampling_settings(arguments)
-    model = chosen_model(decisions)
+    model, trouble = start_model(decisions)
     check_named(model, decisions)
     start_logging()
     from stratadesk.engine.loop import Engine
     from stratadesk.tui.whole_pastes import whole_pastes
 
     engine = Engine()
+    if trouble is not None:
+        engine.events.put(as_failure(trouble))
     try:
         with output_into(folders().log / "output.log"), whole_pastes():
             app = build_app(engine, decisions, model, settings, sampling, GuideCard(arguments))
@@ -94,23 +96,40 @@ def build_app(
     )
 
 
-def chosen_model(decisions: "Decisions") -> Path | None:
-    """Return the model that a flag or the settings name, else the guide.
+def start_model(decisions: "Decisions") -> tuple[Path | None, StrataDeskError | None]:
+    """Return the model to start with, None for one to be chosen, and what is wrong with the guide.
 
-    None when there is no guide either: the user is to choose. A model that only the settings name
-    and that is gone is left to the chat, which says so and offers others.
+    A guide that is missing or damaged keeps nobody from choosing another model.
 
     Raises what `model_path` raises for a flag.
     """
     from stratadesk.settings_order import Source
 
+    try:
+        return chosen_model(decisions), None
+    except StrataDeskError as error:
+        if decisions.of("models.model").winner.source is Source.FLAG:
+            raise
+        return None, error
+
+
+def chosen_model(decisions: "Decisions") -> Path | None:
+    """Return the model that a flag or the settings name, else the guide.
+
+    None when there shall be no guide either: the user is to choose. A model that only the settings
+    name and that is gone is left to the chat, which says so and offers others.
+
+    Raises what `model_path` raises for a flag and for the guide.
+    """
+    from stratadesk.settings_order import Source
+
     name, folders = decisions.models.model, decisions.models.folders
     if name is None:
-        return guide_path()
+        return sound_guide()
     try:
         return model_path(name, folders)
     except StrataDeskError:
-        if decisions.of("models.model").winner.source is Source.FLAG:
+        if name == GUIDE or decisions.of("models.model").winner.source is Source.FLAG:
             raise
         return Path(os.path.expanduser(name))
 
@@ -144,6 +163,13 @@ def problem_cards(problems: Iterable["Problem"]) -> Iterable["Failure"]:
     for problem in problems:
         if not problem.unknown:
             yield Failure(None, "A setting is ignored", str(problem), IGNORED, ExitCode.USAGE)
+
+
+def as_failure(error: StrataDeskError) -> "Failure":
+    """Make an error into a card that stands in the chat."""
+    from stratadesk.engine.events import Failure
+
+    return Failure(None, error.title, error.sentence, error.remedy, error.exit_code)
 
 
 def require_terminal() -> None:

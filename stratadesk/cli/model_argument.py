@@ -21,7 +21,8 @@ def model_path(written: str, folders: Sequence[str] | None = None) -> Path:
 
     Raises:
         UsageError: nothing is named, or several models have the name.
-        GgufError: there is neither such a file nor a model of this name.
+        GgufError: there is neither such a file nor a model of this name, or the guide that comes
+            with the program is missing or damaged.
     """
     if not written.strip():
         raise UsageError(
@@ -33,16 +34,18 @@ def model_path(written: str, folders: Sequence[str] | None = None) -> Path:
     if _exists(path):
         return path
     from stratadesk.models import find_models
-    from stratadesk.models.guide import GUIDE, guide_path
+    from stratadesk.models.guide import GUIDE, VARIABLE, sound_guide
     from stratadesk.models.naming import named
 
-    guide = guide_path() if written == GUIDE else None
+    guide = sound_guide() if written == GUIDE else None
     if guide is not None:
         return guide
     found = find_models(folders=_kept_folders() if folders is None else folders)
     fitting = named(found.models, written)
     if len(fitting) > 1:
         raise _ambiguous(written, fitting)
+    if not fitting and written == GUIDE:
+        raise GgufError(f"There is no guide: {VARIABLE} is empty.", "Unset it, or name a model.")
     if not fitting:
         raise _unknown(written, path, found)
     return fitting[0].path

@@ -7,10 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stratadesk.cli.chat import chosen_model, max_tokens
+from stratadesk.cli.chat import max_tokens, start_model
 from stratadesk.cli.guide_card import GuideCard
 from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.plain_page import PlainPage
+from stratadesk.cli.terminal import print_error
 from stratadesk.engine.commands import LoadModel
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
@@ -31,7 +32,10 @@ def chat_in_lines(arguments: argparse.Namespace, decisions: "Decisions") -> int:
     with suppress(ImportError):
         import readline  # noqa: F401  (from here on `input` lets the line be edited)
     page = PlainPage(sys.stdout)
-    model = chosen_model(decisions) or choose_model(page, decisions)
+    model, trouble = start_model(decisions)
+    if trouble is not None:
+        print_error(trouble.sentence, trouble.remedy)
+    model = model or choose_model(page, decisions)
     if model is None:
         return ExitCode.OK
     cards = GuideCard(arguments)

@@ -46,18 +46,18 @@ def answering_model(decisions: "Decisions") -> Path:
     """Return the model that a flag or the settings name, else the guide, which is said.
 
     Raises:
-        UsageError: none is named and no guide is there; or what `model_path` raises.
-        GgufError: as `model_path` says.
+        UsageError: none is named and there shall be no guide; or what `model_path` raises.
+        GgufError: as `model_path` says, or the guide is missing or damaged.
     """
-    from stratadesk.models.guide import VARIABLE, guide_path
+    from stratadesk.models.guide import VARIABLE, sound_guide
 
     named = decisions.models
     if named.model is not None:
         return model_path(named.model, named.folders)
-    guide = guide_path()
+    guide = sound_guide()
     if guide is None:
         raise UsageError(
-            f"No model is named, and there is no guide: {VARIABLE} is empty, or none came along.",
+            f"No model is named, and there is no guide: {VARIABLE} is empty.",
             "Give -m and a GGUF file, or a name that stratadesk models lists.",
         )
     # Where standard error is closed or full, the answer still has its place.

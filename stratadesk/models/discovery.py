@@ -11,11 +11,11 @@ from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.gguf_mapping import system_path
 from stratadesk.engine.gguf_peek import Peek, peek
 from stratadesk.engine.inspection import unsupported_architecture, why_unsupported
-from stratadesk.errors import StrataDeskError
+from stratadesk.errors import ModelError, StrataDeskError
 from stratadesk.models.candidates import Candidate, candidates
 from stratadesk.models.file_type import quantization
 from stratadesk.models.found import Discovery, FoundModel, SkippedFile
-from stratadesk.models.guide import BUNDLED
+from stratadesk.models.guide import BUNDLED, comes_along, damaged
 from stratadesk.models.stores import Store
 from stratadesk.units import KIB
 
@@ -114,8 +114,8 @@ def _judged(first: Path, facts: Peek) -> tuple[str | None, str]:
     try:
         with GgufFile.open(first) as gguf:
             return why_unsupported(gguf), quantization(gguf.metadata)
-    except StrataDeskError as error:
-        return str(error), ""
+    except ModelError as error:
+        return str(damaged(error) if comes_along(first) else error), ""
 
 
 def _side_file(facts: Peek, candidate: Candidate) -> str | None:
