@@ -9,6 +9,7 @@ from stratadesk.units import GIB, MIB
 from stratadesk.vram_flags import VRAM_FLAGS
 
 if TYPE_CHECKING:
+    from stratadesk.engine.commands import Device
     from stratadesk.engine.vram.machine_facts import MachineFacts
     from stratadesk.engine.vram.plan_settings import PlanSettings
 
@@ -23,6 +24,47 @@ OF_A_CARD = frozenset(
     {"vram_mib", "free_mib", *(flag.field for flag in VRAM_FLAGS)} - {"prefill", "mtp"}
 )
 """Any of these flags says that the model is to run on a card; on the host, on a simulated one."""
+
+
+MADE_UP = {"vram_mib": "--vram-mib", "free_mib": "--free-mib", "vram_block_mib": "--vram-block-mib"}
+"""Flags that describe a card which is not there."""
+
+NOT_YET = {
+    "expert_cache": "--expert-cache",
+    "prefill_head_alias": "--prefill-head-alias",
+    "prefill_layout": "--prefill-layout",
+    "short_read": "--short-read",
+    "pin_gib": "--pin-gib",
+}
+"""Flags that choose what a real card does not do in this version, unless they say "auto"."""
+
+
+def card_for(
+    arguments: argparse.Namespace, device: "Device"
+) -> "tuple[PlanSettings | None, MachineFacts | None]":
+    """Return settings and machine for a model on `device`: a real card's, or `simulated_card`'s.
+
+    Raises:
+        UsageError: flags that a real card cannot follow.
+    """
+    if device != "cuda":
+        return simulated_card(arguments)
+    given = vars(arguments)
+    written = given.keys() - kept_fields(arguments)
+    if UNSHARED not in given:
+        for field in written & MADE_UP.keys():
+            raise UsageError(
+                f"{MADE_UP[field]} makes a card up, and --device cuda computes on the real one.",
+                "Leave one of the two out.",
+            )
+        for field in sorted(written & NOT_YET.keys()):
+            if given[field] != "auto":
+                raise UsageError(
+                    f"{NOT_YET[field]} {given[field]} cannot be had with --device cuda yet: this "
+                    "version keeps all experts on the card and lends nothing.",
+                    "Leave it out, or use --device host.",
+                )
+    return plan_settings(arguments), None
 
 
 def simulated_card(

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stratadesk.cli.card_inputs import simulated_card
+from stratadesk.cli.card_inputs import card_for
 from stratadesk.errors import UsageError
 from stratadesk.settings import ENGINE_FLAGS, MOST_TOKENS, SAMPLING_FLAGS, Flag, quoted
 from stratadesk.units import MIB
@@ -100,7 +100,7 @@ def engine_settings(arguments: argparse.Namespace) -> "EngineSettings":
     given = _given(arguments, ENGINE_FLAGS)
     given["device"] = device(arguments)
     given["mtp"] = drafts(arguments)
-    given["plan"], given["machine"] = simulated_card(arguments)
+    given["plan"], given["machine"] = card_for(arguments, given["device"])
     if isinstance(getattr(arguments, "prefill", None), int):
         given["chunk"] = arguments.prefill
     if "kv_format" in given:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stratadesk.cli.card_inputs import simulated_card
+from stratadesk.cli.card_inputs import card_for
 from stratadesk.cli.inputs import chosen, device, drafts, read_text, token_ids, token_ids_from
 from stratadesk.cli.kernel_cache import warn_of_unkept_kernels
 from stratadesk.cli.model_argument import model_path
@@ -43,7 +43,7 @@ def logits_settings(arguments: argparse.Namespace, tokens: int) -> "EngineSettin
     from stratadesk.engine.commands import EngineSettings, KvFormat
 
     given = chosen(arguments, LOGITS_FLAGS)
-    plan, machine = simulated_card(arguments)
+    plan, machine = card_for(arguments, device(arguments))
     return EngineSettings(
         device=device(arguments),
         max_context=tokens,

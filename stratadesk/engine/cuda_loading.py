@@ -13,6 +13,7 @@ from stratadesk.engine.architectures.tensors import TensorTable
 from stratadesk.engine.hyperparameters import Hyperparameters
 from stratadesk.engine.vram.arena import Arena
 from stratadesk.engine.vram.geometry import ArenaGeometry, aligned
+from stratadesk.engine.vram.plan_settings import PlanSettings
 from stratadesk.errors import GgufError, MemoryShortageError, UnsupportedModelError
 from stratadesk.kernels.cuda import ops as cuda
 from stratadesk.kernels.cuda import programs
@@ -80,6 +81,10 @@ class CudaLoader:
         self._space = space
         self._uploaded = uploaded
         self._layers = 0
+        self.placed: dict[str, int] = {}
+        """Bytes of each tensor on the card."""
+        self.experts = 0
+        """Experts of all layers."""
         self.embedding: MappedCopy | None = None
 
     def load(self, name: str) -> DeviceWeight:
@@ -89,6 +94,7 @@ class CudaLoader:
         if name == EMBEDDING_TENSOR and not tied:
             return self._ops.weight(self._mapped(data), info.format.name, info.shape)
         before, address = self._space.used, self._space.take(data.size)
+        self.placed[name] = data.size
         if not self._ops.dry:
             self._copy(before, address, data)
         return self._ops.weight(address, info.format.name, info.shape)
@@ -106,6 +112,7 @@ class CudaLoader:
     def expert_layer(self, parts: Sequence[DeviceWeight], form: ExpertForm) -> cuda.DeviceExperts:
         """The experts of the next layer that has any."""
         self._layers += 1
+        self.experts += parts[0].matrices
         return self._ops.expert_layer(self._layers - 1, parts, form)
 
     def head_rows(self, *_: Any, **__: Any) -> Any:
@@ -169,6 +176,7 @@ class CardContents:
         dry.dry = True
         self.layout = self._build(dry, None)
         self.ops = cuda.CudaOps(self.device, kernels)
+        self.reserve = (settings.plan or PlanSettings()).reserve
         self.memory = CudaMemory(self.device, BLOCK_BYTES, poison=settings.poison)
         self.arena = self._arena(settings)
         with ExitStack() as undo:
@@ -186,7 +194,7 @@ class CardContents:
 
     def _arena(self, settings: EngineSettings) -> Arena:
         needed, free = self.layout.total, self.device.free()
-        reserve = settings.plan.reserve if settings.plan is not None else 0
+        reserve = self.reserve
         blocks = -(-needed // BLOCK_BYTES) * BLOCK_BYTES
         if blocks + reserve > free:
             raise MemoryShortageError(
@@ -232,6 +240,11 @@ class CardContents:
             self.rings = tuple(MappedCopy(np.zeros(8 * RING, np.uint8)) for _ in range(2))
         addresses = [ring.address for ring in self.rings] or [0, 0]
         self.draws = DrawPlaces(*map(ops.resident.take, DrawPlaces.SIZES), *addresses)
+
+    @property
+    def experts(self) -> int:
+        """Experts of all layers; each is on the card."""
+        return self.loader.experts
 
     @property
     def shares(self) -> MappedCopy:

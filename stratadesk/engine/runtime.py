@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stratadesk.engine.card_control import CardControl
+    from stratadesk.engine.cuda_watch import CudaWatch
     from stratadesk.engine.gguf_file import GgufFile
 
 
@@ -39,7 +40,7 @@ class Runtime:
     session: Session[Any]
     load_s: float
     warnings: tuple[str, ...] = ()
-    control: CardControl | None = None
+    control: CardControl | CudaWatch | None = None
     """Live control of the card's memory, None where the model has no card."""
 
     def template_for(self, command: Generate) -> ChatTemplate:
@@ -86,6 +87,7 @@ def open_runtime(
         MemoryShortageError: not enough RAM.
     """
     from stratadesk.engine.card_control import CardControl
+    from stratadesk.engine.cuda_watch import CudaWatch
     from stratadesk.engine.loading import load_model
 
     begun = time.monotonic()
@@ -97,9 +99,13 @@ def open_runtime(
         template, problems = chat_template_of(model.gguf, model.name)
         session = Session(model)
         session.restart()
-        control = None
-        if command.settings.plan is not None and model.device == "host":
+        control: CardControl | CudaWatch | None = None
+        if model.device == "cuda":
+            control = CudaWatch(model, emit)
+        elif command.settings.plan is not None:
             control = CardControl(model, emit)
+        if control is not None:
+            undo.callback(control.close)
             control.after_loading()
         undo.pop_all()
     return Runtime(

@@ -26,7 +26,10 @@ BUSY = 46
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The card in use. `total` is its memory in bytes, `arch` such as "sm_89"."""
+    """The card in use. `total` is its memory in bytes, `arch` such as "sm_89".
+
+    `pci_bus_id` is such as "0000:01:00.0", None where it is not known.
+    """
 
     index: int
     name: str
@@ -34,6 +37,7 @@ class Device:
     total: int
     multiprocessors: int
     stream: Any
+    pci_bus_id: str | None = None
 
     def free(self) -> int:
         """Bytes that CUDA says are free for this process."""
@@ -122,6 +126,7 @@ def open_device(index: int = 0) -> Device:
         runtime.setDevice(index)
         facts = runtime.getDeviceProperties(index)
         runtime.free(0)  # makes the context: a busy card refuses here
+        bus_id = runtime.deviceGetPCIBusId(index)
         stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.set_allocator(_refuse)
     capability = facts["major"] * 10 + facts["minor"]
@@ -138,6 +143,7 @@ def open_device(index: int = 0) -> Device:
         int(facts["totalGlobalMem"]),
         int(facts["multiProcessorCount"]),
         stream,
+        bus_id,
     )
 
 

@@ -1,0 +1,55 @@
+"""Guards against flags that a real card is said to follow and does not."""
+
+import pytest
+
+from stratadesk.cli.guide_card import GuideCard
+from stratadesk.cli.inputs import engine_settings
+from stratadesk.cli.kept_settings import with_kept
+from stratadesk.cli.parser import build_parser
+from stratadesk.errors import UsageError
+from stratadesk.settings_file import save_setting, user_file
+from stratadesk.units import MIB
+
+RUN = ["run", "-m", "x", "-p", "hi", "--device", "cuda"]
+
+
+@pytest.mark.parametrize("flag", ["--vram-mib", "--free-mib", "--vram-block-mib"])
+def test_a_card_is_not_made_up_beside_the_real_one(flag: str) -> None:
+    with pytest.raises(UsageError, match=f"{flag} makes a card up"):
+        engine_settings(build_parser().parse_args([*RUN, flag, "64"]))
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--expert-cache", "9"),
+        ("--prefill-head-alias", "on"),
+        ("--prefill-layout", "loan"),
+        ("--short-read", "4"),
+        ("--pin-gib", "2"),
+    ],
+)
+def test_what_a_real_card_does_not_do_yet_is_refused_and_auto_is_not(flag: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"{flag} {value}.* cannot be had with --device cuda yet"):
+        engine_settings(build_parser().parse_args([*RUN, flag, value]))
+    assert engine_settings(build_parser().parse_args([*RUN, flag, "auto"])).machine is None
+
+
+def test_the_reserve_of_a_real_card_comes_from_flag_file_or_default(own_home: object) -> None:
+    def reserve(*more: str) -> int:
+        arguments, _ = with_kept(build_parser().parse_args([*RUN, *more]))
+        plan = engine_settings(arguments).plan
+        assert plan is not None
+        return plan.reserve // MIB
+
+    assert reserve() == 590
+    save_setting(user_file(), "vram_reserve_mib", 700)
+    assert reserve() == 700
+    assert reserve("--vram-reserve-mib", "300") == 300
+
+
+def test_the_guide_gets_no_made_up_card_where_a_real_one_computes() -> None:
+    arguments = build_parser().parse_args(["--device", "cuda"])
+    cards = GuideCard(arguments)
+    usual = engine_settings(arguments)
+    assert cards.fit(__file__, usual) is usual  # type: ignore[arg-type]
