@@ -17,15 +17,16 @@ def check_place(out: Path) -> None:
     Raises:
         UsageError: there is no such folder, it may not be written to, or something stands there
             that is neither empty nor an .npz file, such as a model, a folder or a device.
+        FileNotFoundError: the working directory does not exist any more.
     """
+    folder = out.absolute().parent
     try:
-        _check(out)
+        _check(out, folder)
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror}.", OTHER_PLACE) from None
 
 
-def _check(out: Path) -> None:
-    folder = out.absolute().parent
+def _check(out: Path, folder: Path) -> None:
     if not folder.is_dir():
         raise UsageError(f"The folder {folder} does not exist.", "Create it, or choose another -o.")
     if out.exists() and not out.is_file():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from stratadesk.cli import main
+from stratadesk.cli.program import GO_ELSEWHERE, GONE
 from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.result_file import check_place
@@ -192,6 +193,22 @@ def test_closed_streams_are_no_crash(own_home: Path) -> None:
     assert not (own_home / "log" / "stratadesk.log").exists()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps a folder that is used")
+@pytest.mark.parametrize(
+    "words", ["", "config show", "models", "run -m m.gguf -p hi", "logits -m m --tokens 1 -o o.npz"]
+)
+def test_a_working_directory_that_is_gone_is_told(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(words.split()) == ExitCode.FAILURE
+    assert capsys.readouterr() == ("", f"stratadesk: {GONE} {GO_ELSEWHERE}\n")
+    assert main(["paths"]) == ExitCode.OK
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 @pytest.mark.parametrize("command", [["inspect"], ["run", "-p", "hi", "-m"], ["plan", "-m"]])
 def test_what_is_no_model_file_is_a_sentence_with_a_remedy(
@@ -265,6 +282,21 @@ def test_a_place_for_logits_that_is_none_is_a_sentence(
     assert said in err
     assert err.count("\n") == 1
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+def test_logits_are_not_written_into_a_file_called_dash(
+    data_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = str(data_dir / "models" / "qwen3moe-f16.gguf")
+    assert main(["logits", "-m", model, "--tokens", "1", "-o", "-"]) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("stratadesk: An .npz file is not written to standard output (-o -)")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions of POSIX systems")

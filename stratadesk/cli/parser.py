@@ -296,10 +296,27 @@ def _add_logits(commands: "Commands") -> None:
     tokens = parser.add_mutually_exclusive_group(required=True)
     tokens.add_argument("--tokens", metavar="IDS", help='token ids: "1 2 3"')
     tokens.add_argument("--tokens-file", metavar="F.json", help="a JSON list of token ids")
-    parser.add_argument("-o", "--output", metavar="OUT.npz", required=True, help="file to write")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT.npz",
+        required=True,
+        type=_named_file,
+        help="file to write; - for standard output is refused",
+    )
     for flag in LOGITS_FLAGS:
         add_flag(parser, flag)
     _add_card(parser, without=("prefill",))
+
+
+def _named_file(written: str) -> str:
+    """Refuse the name that stands for standard output elsewhere."""
+    if written == "-":
+        raise UsageError(
+            "An .npz file is not written to standard output (-o -).",
+            "Name a file, such as -o out.npz.",
+        )
+    return written
 
 
 def _add_tokenize(commands: "Commands") -> None:

@@ -21,6 +21,7 @@ from stratadesk.cli.parser import build_parser
 from stratadesk.cli.reset_terminal import reset_terminal
 from stratadesk.cli.terminal import (
     abandon_stdout,
+    has_working_folder,
     open_closed_streams,
     print_error,
     refuses_output,
@@ -29,6 +30,8 @@ from stratadesk.cli.terminal import (
 from stratadesk.errors import StrataDeskError
 from stratadesk.exit_codes import ExitCode
 
+GONE = "The working directory does not exist any more."
+GO_ELSEWHERE = "Go to one that does with cd, and try again."
 NEW_OUTPUT = "Write to a place that has room and may be written."
 
 
@@ -56,14 +59,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         abandon_stdout()
         code = ExitCode.FAILURE
     except OSError as error:
-        if not refuses_output(error):
-            raise
-        abandon_stdout()
-        print_error(f"Standard output cannot be written: {error.strerror}.", NEW_OUTPUT)
-        code = ExitCode.FAILURE
+        code = _told(error)
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     return code
+
+
+def _told(error: OSError) -> ExitCode:
+    """Print what an error of the system means that no command has caught, or raise it again."""
+    if isinstance(error, FileNotFoundError) and not has_working_folder():
+        print_error(GONE, GO_ELSEWHERE)
+    elif refuses_output(error):
+        abandon_stdout()
+        print_error(f"Standard output cannot be written: {error.strerror}.", NEW_OUTPUT)
+    else:
+        raise error
+    return ExitCode.FAILURE
 
 
 def dispatch(arguments: argparse.Namespace) -> int:

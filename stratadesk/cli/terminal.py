@@ -47,6 +47,15 @@ def abandon_stdout() -> None:
     os.close(nowhere)
 
 
+def has_working_folder() -> bool:
+    """Whether the folder that the program was started in is still there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def print_error(sentence: str, remedy: str = "") -> None:
     """Print an error as every command does.
 
