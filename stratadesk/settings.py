@@ -124,7 +124,7 @@ ENGINE_FLAGS = (
         ("--device",),
         str,
         "auto",
-        "where to compute; this version computes on the CPU (host)",
+        "where to compute: cuda puts all of a model on an NVIDIA card, auto is the CPU (host)",
         choices=("auto", "cuda", "host"),
     ),
     Flag(

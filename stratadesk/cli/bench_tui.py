@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-m", "--model", metavar="MODEL", help="measure how much this one's decoding loses, too")
     add("-n", "--tokens", metavar="N", type=int, default=TOKENS, help="tokens of the answer")
     add("--speed", metavar="X", type=float, default=SPEED, help="tokens per second of the answer")
+    add("--device", choices=("host", "cuda"), default="host", help="with -m: where it computes")
     add("--runs", metavar="N", type=int, default=RUNS, help="with -m: how often it is compared")
     add("--json", action="store_true", default=False, help="print one JSON object")
 
@@ -42,7 +43,8 @@ def bench_tui(arguments: argparse.Namespace) -> int:
     start_logging()
     figures = screen_figures(arguments.tokens, arguments.speed)
     if "model" in arguments:
-        figures |= decode_figures(model_path(arguments.model), arguments.runs)
+        model = model_path(arguments.model)
+        figures |= decode_figures(model, arguments.runs, arguments.device)
     if arguments.json:
         print(json.dumps({"machine": machine(), "figures": figures}, indent=2))
     else:
@@ -91,16 +93,16 @@ def share_below(ordered: list[float], share: float) -> float:
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)] if ordered else 0.0
 
 
-def decode_figures(model: Path, runs: int) -> dict[str, float]:
+def decode_figures(model: Path, runs: int, device: str = "host") -> dict[str, float]:
     """Measure decoding with and without the screen, in turns; the best of each is compared.
 
     What else runs on the machine only ever takes time away, so that the best run is the one
     that was disturbed least.
     """
     from stratadesk.cli.bench_decode import pairs
-    from stratadesk.engine.commands import EngineSettings
+    from stratadesk.engine.commands import Device, EngineSettings
 
-    speeds = pairs(model, EngineSettings(), runs)
+    speeds = pairs(model, EngineSettings(device=Device(device)), runs)
     alone, under_screen = max(one for one, _ in speeds), max(other for _, other in speeds)
     return {
         "alone_tps": round(alone, 1),

@@ -29,6 +29,7 @@ from tests.gpu.writing import TOKENS, sampled, stop_everywhere, written
 from tests.kernels.cuda.emulation.bench import EmulatedOps, emulated_device
 from tests.kernels.cuda.emulation.kernels import COMPILER, EmulatedKernels
 from tests.tiny_models import FAMILIES, tiny_model
+from tools.bench_writing import measure
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
 
@@ -99,9 +100,9 @@ def tiny(architecture: str, folder: Path) -> Path:
     return path
 
 
-def card_model(path: Path) -> CudaModel:
+def card_model(path: Path, **fields: Any) -> CudaModel:
     gguf = GgufFile.open(path)
-    settings = EngineSettings(kv_format=KvFormat.F32)
+    settings = EngineSettings(kv_format=KvFormat.F32, **fields)
     formats = {info.format.name for info in gguf.tensors.values()}
     return CudaModel(CardContents(gguf, settings, formats, LoadReport(tell_nobody, "tiny")))
 
@@ -140,6 +141,14 @@ def test_the_context_can_be_filled_to_its_end(tmp_path: Path) -> None:
     model = card_model(tiny("qwen3moe", tmp_path))
     room = model.context - len(TOKENS)
     assert len(written(model, SamplingSettings(temperature=0.0), room + 1, set())) == room + 1
+    model.close()
+
+
+def test_the_host_waits_once_a_token(tmp_path: Path) -> None:
+    model = card_model(tiny("qwen3", tmp_path), max_context=128)
+    figures = measure(model, 40)
+    assert figures["waits"] == 1
+    assert 0 < figures["waited_us"] + figures["host_us"] <= figures["us"] * 1.001
     model.close()
 
 
