@@ -128,13 +128,26 @@ def test_without_a_model_the_guide_starts_on_a_simulated_card_and_others_are_one
         assert session.leave() == 0
 
 
-def test_a_chat_whose_model_does_not_load_ends_with_the_code_of_the_failure(own_home: Path) -> None:
+def test_a_chat_whose_model_does_not_load_ends_with_code_and_sentence_of_the_failure(
+    own_home: Path,
+) -> None:
     own_home.mkdir(exist_ok=True)
     with chat(own_home, STRATADESK_MODEL="gone.gguf") as session:
         session.read_until(b"There is no file 'gone.gguf'.")
         session.type(CTRL_Q)
         assert session.leave() == ExitCode.MODEL_UNUSABLE
-    assert NORMAL_SCREEN in session.written
+    after = session.written.rpartition(NORMAL_SCREEN)[2]
+    assert after.count(b"stratadesk: There is no file 'gone.gguf'. Check the path.\r\n") == 1
+
+
+@pytest.mark.usefixtures("tiny_guide")
+def test_a_chat_that_has_loaded_a_model_leaves_without_a_word(own_home: Path) -> None:
+    own_home.mkdir(exist_ok=True)
+    with chat(own_home) as session:
+        session.read_until(b"what does head out mean?")
+        session.type(CTRL_Q)
+        assert session.leave() == 0
+    assert b"stratadesk: " not in session.written.rpartition(NORMAL_SCREEN)[2]
 
 
 @pytest.mark.usefixtures("tiny_guide")

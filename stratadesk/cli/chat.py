@@ -13,6 +13,7 @@ from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.kept_settings import IGNORED, with_kept
 from stratadesk.cli.model_argument import model_path
 from stratadesk.cli.output_guard import Printed, output_into
+from stratadesk.cli.terminal import print_error
 from stratadesk.errors import StrataDeskError, UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
@@ -59,6 +60,9 @@ def start_chat(arguments: argparse.Namespace) -> int:
         engine.stop()
     if app.failed_with is not None:
         raise app.failed_with
+    if app.left_without_model is not None:
+        # What the chat showed of it went with the screen.
+        print_error(app.left_without_model.sentence, app.left_without_model.remedy)
     return app.exit_code
 
 

@@ -16,6 +16,7 @@ from textual.theme import Theme
 from textual.widgets import TextArea
 
 from stratadesk.engine.commands import Command, EngineSettings, LoadModel, SamplingSettings
+from stratadesk.engine.events import Failure
 from stratadesk.keys import find_key
 from stratadesk.tui.ascii_filter import AsciiFilter
 from stratadesk.tui.bindings import bind
@@ -111,6 +112,11 @@ class StrataDeskApp(App[None]):
     def exit_code(self) -> int:
         """What the process is to end with: 0, a signal's code, or that of a model not loaded."""
         return self.return_code or self._exit_status.code
+
+    @property
+    def left_without_model(self) -> Failure | None:
+        """The failure that `exit_code` tells of, None when it tells of something else."""
+        return None if self.return_code else self._exit_status.failure
 
     @property
     def failed_with(self) -> Exception | None:

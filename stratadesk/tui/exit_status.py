@@ -1,4 +1,4 @@
-"""What the chat's exit code tells of models that did not load."""
+"""What the chat leaves with when no model did load: a code for scripts, a sentence for people."""
 
 from collections.abc import Iterable
 
@@ -6,19 +6,24 @@ from stratadesk.engine.events import Event, Failure, ModelLoaded
 
 
 class ExitStatus:
-    """The exit code of the last load that failed, for as long as no model was ever loaded.
+    """The last load that failed, for as long as no model was ever loaded.
 
     Whoever has chatted has seen what failed afterwards; a script has only the code.
     """
 
     def __init__(self) -> None:
-        self.code = 0
+        self.failure: Failure | None = None
         self._ever_loaded = False
+
+    @property
+    def code(self) -> int:
+        """The exit code of that failure, else 0."""
+        return 0 if self.failure is None else self.failure.exit_code
 
     def follow(self, events: Iterable[Event]) -> None:
         """Take note of what the engine said."""
         for event in events:
             if isinstance(event, ModelLoaded):
-                self.code, self._ever_loaded = 0, True
+                self.failure, self._ever_loaded = None, True
             elif isinstance(event, Failure) and event.loading and not self._ever_loaded:
-                self.code = event.exit_code
+                self.failure = event
