@@ -3,6 +3,7 @@
 Whole passes, through graphs, with the kernels run on the CPU by an emulator.
 """
 
+import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from stratadesk.kernels.cuda import loss
 from stratadesk.kernels.cuda import ops as cuda_ops
 from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.kernels.cuda.tensors import LINE
+from tests.gpu.fences import Fenced, broken, fenced
 from tests.gpu.losing import lose_and_load_again, on_card
 from tests.gpu.writing import TOKENS, sampled, stop_everywhere, written
 from tests.kernels.cuda.emulation.bench import EmulatedOps, emulated_device
@@ -141,6 +143,27 @@ def test_the_context_can_be_filled_to_its_end(tmp_path: Path) -> None:
     model = card_model(tiny("qwen3moe", tmp_path))
     room = model.context - len(TOKENS)
     assert len(written(model, SamplingSettings(temperature=0.0), room + 1, set())) == room + 1
+    model.close()
+
+
+@pytest.mark.parametrize("architecture", cuda_ops.SUPPORTED)
+def test_nothing_is_written_or_read_beyond_a_tensor(
+    architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tiny(architecture, tmp_path)
+    plain = card_model(path)
+    wanted = compute_logits(plain, TOKENS, 3)
+    plain.close()
+    fenced(monkeypatch)
+    model = card_model(path)
+    assert np.array_equal(compute_logits(model, TOKENS, 3), wanted)
+    written(model, SamplingSettings(temperature=1.0, seed=5), 6, set())
+    assert len(Fenced.made) == 6
+    assert sum(len(space.fences) for space in Fenced.made) > 100
+    assert broken(model.contents.ops) == []
+    somewhere = Fenced.made[-1].fences[0][0]
+    ctypes.memset(somewhere, 0, 1)
+    assert len(broken(model.contents.ops)) == 1
     model.close()
 
 

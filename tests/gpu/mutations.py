@@ -1,0 +1,109 @@
+"""Small changes of the kernels, each with the check that must notice it.
+
+A check that passes on a kernel that computes something else guards nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from stratadesk.engine.commands import SamplingSettings
+from stratadesk.kernels.cuda.programs import Program
+from stratadesk.kernels.router_spec import RouterScore
+from tests.conftest import DATA_DIR, golden_folder
+from tests.gpu import test_joined as joined
+from tests.gpu import test_ops as ops
+from tests.gpu import test_rows as rows
+from tests.gpu import test_sampling as sampling
+from tests.gpu.bench import Bench
+
+DRAWN = SamplingSettings(temperature=1.0, top_k=20, top_p=0.8, min_p=0.0)
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`before` in a source file becomes `after`; `check` must fail with an AssertionError then."""
+
+    file: str
+    before: str
+    after: str
+    check: Callable[[Bench], None]
+
+    @property
+    def name(self) -> str:
+        """What it changes."""
+        return f"{self.file}: {self.before.strip()[:40]}"
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have programs of the file compiled with the change from now on."""
+        whole = Program.text
+
+        def text(program: Program) -> str:
+            source = whole(program)
+            if program.file != self.file:
+                return source
+            assert self.before in source, f"{self.before!r} is not in {self.file} any more"
+            return source.replace(self.before, self.after, 1)
+
+        monkeypatch.setattr(Program, "text", text)
+
+
+def _products(bench: Bench) -> None:
+    rows.test_products_are_those_of_the_values("Q4_K", 1, golden_folder() or DATA_DIR, bench)
+
+
+def _gated_sum(bench: Bench) -> None:
+    joined.test_a_product_that_is_summed_where_it_is_made(bench, 1)
+
+
+def _norm(bench: Bench) -> None:
+    ops.test_rms_norms(bench, 128, "")
+
+
+def _rotation(bench: Bench) -> None:
+    ops.test_rotations_at_far_positions(bench, 262_000)
+
+
+def _gates(bench: Bench) -> None:
+    joined.test_gates_are_made_where_the_delta_rule_reads_them(bench)
+
+
+def _attention(bench: Bench) -> None:
+    ops.test_attention(bench, 64, 8, 2, 150, 2, 128, "F32")
+
+
+def _delta_rule(bench: Bench) -> None:
+    ops.test_the_delta_rule_over_several_steps(bench, 64, 2, 4)
+
+
+def _convolution(bench: Bench) -> None:
+    ops.test_the_convolution_over_several_steps(bench)
+
+
+def _softmax_router(bench: Bench) -> None:
+    ops.test_routing(bench, RouterScore.SOFTMAX, 16, 4, biased=False)
+
+
+def _late_softmax(bench: Bench) -> None:
+    ops.test_routing(bench, RouterScore.SELECTED, 16, 4, biased=False)
+
+
+def _draws(bench: Bench) -> None:
+    sampling.test_draws_are_the_hosts(bench, DRAWN, 77)
+
+
+# One term is left out, a sign or an order is turned, a scale is another by a little.
+MUTATIONS = (
+    Mutation("weights.cu", "fmaf(scale[r][g], dot,", "fmaf(scale[r][g] * 1.0001f, dot,", _products),
+    Mutation("weights.cu", "sigmoid(gate[all", "sigmoid(-gate[all", _gated_sum),
+    Mutation("vectors.cu", "/ float(width) + eps", "/ float(width + 1) + eps", _norm),
+    Mutation("vectors.cu", "double(*start + t) *", "float(*start + t) * (float)", _rotation),
+    Mutation("attention.cu", "fmaf(expf(from[s", "fmaf(expf(0.5f * from[s", _attention),
+    Mutation("delta_net.cu", "logf(1.0f + expf(x))", "expf(x)", _gates),
+    Mutation("delta_net.cu", "q_squares, scratch) + eps", "k_squares, scratch) + eps", _delta_rule),
+    Mutation("delta_net.cu", "j < taps) total", "j + 1 < taps) total", _convolution),
+    Mutation("router.cu", "&& other < expert", "&& other > expert", _softmax_router),
+    Mutation("router.cu", "sum += kept[k]", "sum = kept[k]", _late_softmax),
+    Mutation("sampling.cu", "sum < wishes->top_p * total", "sum < total", _draws),
+)
