@@ -36,6 +36,9 @@ def values_of_a_lane(format_name: str) -> int:
 CACHE_FORMATS = ("F32", "F16", "Q8_0")
 """Formats of the KV cache, in the order of CACHE's values in attention.cu."""
 
+IQ2_MAGNITUDES = (8, 25, 43)
+"""What the values of IQ2's grids are without their signs, ascending."""
+
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 
 
@@ -103,7 +106,8 @@ def _joined(file: str, seen: set[str]) -> str:
 def codebooks() -> str:
     """Tables of the codebook formats as CUDA source.
 
-    The two tables of 16 signed bytes are packed, lowest index in the lowest byte.
+    The two tables of 16 signed bytes are packed, lowest index in the lowest byte. So are the
+    magnitudes of IQ2's grids, which an entry names by a nibble for each of its eight values.
     """
     from gguf import quants
 
@@ -112,9 +116,9 @@ def codebooks() -> str:
         return "{" + ", ".join(f"0x{word:08x}u" for word in words) + "}"
 
     grids = {
-        "IQ2_XXS_GRID": _grid(quants.IQ2_XXS, np.uint64),
-        "IQ2_XS_GRID": _grid(quants.IQ2_XS, np.uint64),
-        "IQ2_S_GRID": _grid(quants.IQ2_S, np.uint64),
+        "IQ2_XXS_GRID": _nibble_grid(quants.IQ2_XXS),
+        "IQ2_XS_GRID": _nibble_grid(quants.IQ2_XS),
+        "IQ2_S_GRID": _nibble_grid(quants.IQ2_S),
         "IQ3_XXS_GRID": _grid(quants.IQ3_XXS, np.uint32),
         "IQ3_S_GRID": _grid(quants.IQ3_S, np.uint32),
         "IQ1_GRID": _grid(quants.IQ1_S, np.uint64, round(1 / quants.IQ1_S.delta)),
@@ -123,6 +127,8 @@ def codebooks() -> str:
         (
             f"#define IQ4_TABLE {nibbles(quants.IQ4_NL.kvalues)}",
             f"#define MXFP4_TABLE {nibbles(quants.MXFP4.kvalues)}",
+            f"#define IQ2_MAGNITUDES {_word(IQ2_MAGNITUDES)}",
+            f"#define IQ2_NEGATIVES {_word(-value for value in IQ2_MAGNITUDES)}",
             *(_array(name, words) for name, words in grids.items()),
         )
     )
@@ -134,6 +140,22 @@ def _grid(quant: object, word: npt.DTypeLike, factor: int = 1) -> npt.NDArray[np
     values = quant.grid.reshape(quant.grid_shape) * factor  # type: ignore[attr-defined]
     words: npt.NDArray[np.unsignedinteger] = values.astype(np.int8).view(word).reshape(-1)
     return words
+
+
+def _nibble_grid(quant: object) -> npt.NDArray[np.unsignedinteger]:
+    """An entry's magnitudes as indices into IQ2_MAGNITUDES, four bits each, lowest first."""
+    magnitudes = _grid(quant, np.uint64).view(np.int8).reshape(-1, 8)
+    codes = np.searchsorted(IQ2_MAGNITUDES, magnitudes).astype(np.uint32)
+    words: npt.NDArray[np.unsignedinteger] = (codes << np.arange(0, 32, 4, dtype=np.uint32)).sum(
+        axis=1, dtype=np.uint32
+    )
+    return words
+
+
+def _word(values: Iterable[int]) -> str:
+    """Up to four signed bytes in one word, the first lowest."""
+    word = sum((value & 255) << (8 * i) for i, value in enumerate(values))
+    return f"0x{word:08x}u"
 
 
 def _array(name: str, words: npt.NDArray[np.unsignedinteger]) -> str:

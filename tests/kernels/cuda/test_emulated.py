@@ -6,10 +6,14 @@ emulator (`emulation/`).
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize
 
 from stratadesk.engine.commands import SamplingSettings
 from stratadesk.kernels.cuda import programs
+from stratadesk.kernels.cuda.tensors import DeviceWeight
 from stratadesk.kernels.router_spec import RouterScore
 from tests.gpu import test_joined as joined
 from tests.gpu import test_ops as ops
@@ -32,6 +36,20 @@ def test_rows_and_products_of_every_format(name: str, golden_dir: Path, bench: B
     rows.test_values_are_those_of_the_reference(name, golden_dir, bench)
     for tokens in (1, 5):
         rows.test_products_are_those_of_the_values(name, tokens, golden_dir, bench)
+
+
+@pytest.mark.parametrize("name", programs.FORMATS)
+def test_every_entry_of_a_codebook(name: str, bench: Bench) -> None:
+    """Random bytes name all indices and signs, and scales that are no numbers too."""
+    raw = np.random.default_rng(11).integers(
+        0, 256, (256, DeviceWeight(name, 0, (1, 1_024)).row_bytes), np.uint8
+    )
+    with np.errstate(all="ignore"):
+        wanted = dequantize(raw, GGMLQuantizationType[name])
+    weight = bench.weight(raw.reshape(-1), name, wanted.shape)
+    ids = bench.tensor(np.arange(len(wanted), dtype=np.int32))
+    decoded = bench.ops.download(bench.ops.decode_rows(weight, ids))
+    assert np.array_equal(decoded, wanted, equal_nan=True)
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 5, 8])

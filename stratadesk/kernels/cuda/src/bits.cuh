@@ -19,6 +19,7 @@ DEVICE u32 load32_even(const u8 *at) { return load16(at) | (u32(load16(at + 2)) 
 template <int N> DEVICE void load_words(const u8 *at, u32 *out) {
     const u64 address = reinterpret_cast<u64>(at);
     const u8 *words = reinterpret_cast<const u8 *>(address & ~3ull);
+    __builtin_assume(__isGlobal(words));
     const u32 shift = u32(address & 3u) * 8;
     u32 next = load32(words);
 #pragma unroll

@@ -12,11 +12,32 @@
 //
 // Lanes are dealt out so that neighbours read neighbouring bytes. Blocks begin at multiples of
 // the largest power of two that divides BYTES.
+//
+// A format may need TABLE words that its lanes read each at another place: `entry` says what they
+// are, and `prepare_table` must have put them into shared memory before the first `read`.
 #pragma once
 #include "bits.cuh"
 #include "codebooks.cuh"
 
-struct F32 {
+struct Untabled {
+    static constexpr int TABLE = 0;
+};
+
+// The table of format F.
+template <class F> DEVICE u32 *table_of() {
+    __shared__ u32 words[F::TABLE];
+    return words;
+}
+
+// Fill the table of format F, if it has one; all threads of a block must come here.
+template <class F> DEVICE void prepare_table() {
+    if constexpr (F::TABLE > 0) {
+        for (u32 i = threadIdx.x; i < F::TABLE; i += blockDim.x) table_of<F>()[i] = F::entry(i);
+        __syncthreads();
+    }
+}
+
+struct F32 : Untabled {
     static constexpr int BLOCK = 4, BYTES = 16, LANES = 1, VALUES = 4, GROUPS = 1;
     static constexpr bool OFFSETS = false, INTEGERS = false;
     static constexpr DEVICE int at(int, int i) { return i; }
@@ -28,7 +49,7 @@ struct F32 {
 };
 
 // Eight values of two bytes.
-struct Halves {
+struct Halves : Untabled {
     static constexpr int BLOCK = 8, BYTES = 16, LANES = 1, VALUES = 8, GROUPS = 1;
     static constexpr bool OFFSETS = false, INTEGERS = false;
     static constexpr DEVICE int at(int, int i) { return i; }
@@ -56,7 +77,7 @@ struct BF16 : Halves {
 constexpr u32 LOW_NIBBLES = 0x0f0f0f0fu;
 
 // Half scale, 32 signed bytes.
-struct Q8_0 {
+struct Q8_0 : Untabled {
     static constexpr int BLOCK = 32, BYTES = 34, LANES = 4, VALUES = 8, GROUPS = 1, RUN = 8;
     static constexpr bool OFFSETS = false, INTEGERS = true;
     static constexpr DEVICE int at(int lane, int i) { return 8 * lane + i; }
@@ -67,7 +88,7 @@ struct Q8_0 {
 };
 
 // Low nibbles of bytes 8·lane … are values of the first half of a block, high ones of the second.
-struct Nibbles32 {
+struct Nibbles32 : Untabled {
     static constexpr int BLOCK = 32, LANES = 2, VALUES = 16, GROUPS = 1, RUN = 8;
     static constexpr bool INTEGERS = true;
     static constexpr DEVICE int at(int lane, int i) { return 16 * (i / 8) + 8 * lane + i % 8; }
@@ -189,7 +210,7 @@ struct MXFP4 : Nibbles32 {
 
 // Formats whose blocks are 256 values and fall into strips with scales of their own; each of
 // eight lanes takes 32 values.
-struct Super {
+struct Super : Untabled {
     static constexpr int BLOCK = 256, LANES = 8, VALUES = 32;
     static constexpr bool INTEGERS = true;
 };
@@ -360,111 +381,180 @@ struct IQ4_XS : Strips256 {
     }
 };
 
-// `bytes`, positive ones, with those negated whose bit in the low four of `signs` is set. A byte
-// that is not zero can be negated without a carry: its complement is below 255.
-DEVICE u32 negate_where(u32 bytes, u32 signs) {
-    const u32 ones = ((signs & 15u) * 0x00204081u) & 0x01010101u;
-    return (bytes ^ (ones * 255u)) + ones;
-}
-
-// Eight values of a grid entry, those negated whose bit in `signs` is set.
-DEVICE void signed_entry(uint2 entry, u32 signs, u32 *q) {
-    q[0] = negate_where(entry.x, signs), q[1] = negate_where(entry.y, signs >> 4);
+// Bit i of `signs`, eight of them, as bit 4 · i + 2: where the selector of a permutation says that
+// byte i comes from the second word.
+DEVICE u32 spread_signs(u32 signs) {
+    signs = (signs | signs << 12) & 0x000f000fu;
+    signs = (signs | signs << 6) & 0x03030303u;
+    return ((signs | signs << 3) & 0x11111111u) << 2;
 }
 
 // The eight signs that the low seven bits stand for: their number of ones is even.
 DEVICE u32 signs_of(u32 bits) { return (bits & 127u) | (__popc(bits & 127u) << 7); }
 
-DEVICE uint2 entry_of(const u64 *grid, u32 index) {
-    return load64(reinterpret_cast<const u8 *>(grid + index));
+// Four times the number in the BITS bits of `word` from bit `at` on: where a word of a table lies.
+template <int BITS> DEVICE u32 place_of(u32 word, int at) {
+    return (at < 2 ? word << (2 - at) : word >> (at - 2)) & (((1u << BITS) - 1u) << 2);
 }
 
+// Formats of a grid of magnitudes and a sign for each value. The table holds a word for each pattern
+// of SIGN_BITS bits: 7, of which the eighth sign follows, or 8; then the grid's ENTRIES. A pattern's
+// word is SELECTORS ^ its signs, as selectors of permutations that take a value or its negative.
+template <int ENTRIES, int SIGN_BITS, u32 SELECTORS> struct Signed : Strips256 {
+    static constexpr int PATTERNS = 1 << SIGN_BITS;
+    static DEVICE u32 pattern(u32 bits) {
+        return SELECTORS ^ spread_signs(SIGN_BITS == 7 ? signs_of(bits) : bits);
+    }
+    static DEVICE u32 word_at(const u32 *table, u32 place) {
+        return load32(reinterpret_cast<const u8 *>(table) + place);
+    }
+    static DEVICE u32 grid_at(const u32 *table, u32 place) {
+        return word_at(table + PATTERNS, place);
+    }
+};
+
+// Three magnitudes: an entry is eight selectors, a nibble each, lowest first. The table's last word
+// is the magnitudes, which a lane would load for each permutation if it were a constant.
+template <int ENTRIES, int SIGN_BITS> struct Signed2 : Signed<ENTRIES, SIGN_BITS, 0u> {
+    using Base = Signed<ENTRIES, SIGN_BITS, 0u>;
+    static constexpr int TABLE = Base::PATTERNS + ENTRIES + 1;
+    static DEVICE u32 entry_in(const u32 *grid, u32 i) {
+        if (i < Base::PATTERNS) return Base::pattern(i);
+        return i + 1 < TABLE ? grid[i - Base::PATTERNS] : IQ2_MAGNITUDES;
+    }
+    // Eight values: the entry and the pattern of signs at these places.
+    static DEVICE void choose(const u32 *table, u32 entry, u32 signs, u32 *q) {
+        const u32 selectors = Base::grid_at(table, entry) ^ Base::word_at(table, signs);
+        const u32 magnitudes = table[TABLE - 1];
+        q[0] = permute(magnitudes, IQ2_NEGATIVES, selectors);
+        q[1] = permute(magnitudes, IQ2_NEGATIVES, selectors >> 16);
+    }
+};
+
+// Eight magnitudes from 1 to 127: an entry is four of them, a byte each.
+template <int ENTRIES, int SIGN_BITS> struct Signed3 : Signed<ENTRIES, SIGN_BITS, 0x32103210u> {
+    using Base = Signed<ENTRIES, SIGN_BITS, 0x32103210u>;
+    static constexpr int TABLE = Base::PATTERNS + ENTRIES;
+    static DEVICE u32 entry_in(const u32 *grid, u32 i) {
+        return i < Base::PATTERNS ? Base::pattern(i) : grid[i - Base::PATTERNS];
+    }
+    // Every byte of the difference borrows from the next, which has one more to give.
+    static DEVICE u32 choose_four(u32 magnitudes, u32 selectors) {
+        return permute(magnitudes, 0x01010100u - magnitudes, selectors);
+    }
+    // Eight values: the two entries and the pattern of signs at these places.
+    static DEVICE void choose(const u32 *table, u32 first, u32 second, u32 signs, u32 *q) {
+        const u32 selectors = Base::word_at(table, signs);
+        q[0] = choose_four(Base::grid_at(table, first), selectors);
+        q[1] = choose_four(Base::grid_at(table, second), selectors >> 16);
+    }
+};
+
+// `nibble`, below 256, plus a half.
+DEVICE float and_half(u32 nibble) { return byte_to_float(nibble, 0, -0.5f); }
+
 // Half scale; per 32 values four indices and a word of signs and sub-scale.
-struct IQ2_XXS : Strips256 {
+struct IQ2_XXS : Signed2<256, 7> {
     static constexpr int BYTES = 66, GROUPS = 1;
+    static DEVICE u32 entry(u32 i) { return entry_in(IQ2_XXS_GRID, i); }
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
+        const u32 *table = table_of<IQ2_XXS>();
         u32 words[2];
         load_words<2>(block + 2 + 8 * lane, words);
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-            signed_entry(entry_of(IQ2_XXS_GRID, (words[0] >> (8 * k)) & 255u),
-                         signs_of(words[1] >> (7 * k)), q + 2 * k);
-        scale[0] = half_to_float(load16(block)) * (0.5f + float(words[1] >> 28)) * 0.25f;
+            choose(table, place_of<8>(words[0], 8 * k), place_of<7>(words[1], 7 * k), q + 2 * k);
+        scale[0] = half_to_float(load16(block)) * and_half(words[1] >> 28) * 0.25f;
     }
 };
 
 // The two scales of a strip: a nibble each.
 DEVICE void strip_scales(float factor, u32 nibbles, float *scale) {
-    scale[0] = factor * (0.5f + byte_to_float(nibbles & 15u, 0, 0.0f)) * 0.25f;
-    scale[1] = factor * (0.5f + byte_to_float(nibbles >> 4, 0, 0.0f)) * 0.25f;
+    scale[0] = factor * and_half(nibbles & 15u) * 0.25f;
+    scale[1] = factor * and_half(nibbles >> 4) * 0.25f;
 }
 
 // Half scale, 32 words of index and signs, 16 sub-scales of 4 bits.
-struct IQ2_XS : Strips256 {
+struct IQ2_XS : Signed2<512, 7> {
     static constexpr int BYTES = 74, GROUPS = 2;
+    static DEVICE u32 entry(u32 i) { return entry_in(IQ2_XS_GRID, i); }
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
+        const u32 *table = table_of<IQ2_XS>();
         u32 words[2];
         load_words<2>(block + 2 + 8 * lane, words);
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            const u32 word = words[k / 2] >> (16 * (k % 2));
-            signed_entry(entry_of(IQ2_XS_GRID, word & 511u), signs_of(word >> 9), q + 2 * k);
+            const int at = 16 * (k % 2);
+            choose(table, place_of<9>(words[k / 2], at), place_of<7>(words[k / 2], at + 9),
+                   q + 2 * k);
         }
         strip_scales(half_to_float(load16(block)), block[66 + lane], scale);
     }
 };
 
 // Half scale, 32 low bytes of indices, 32 of signs, 8 of high bits, 8 of sub-scales.
-struct IQ2_S : Strips256 {
+struct IQ2_S : Signed2<1024, 8> {
     static constexpr int BYTES = 82, GROUPS = 2;
+    static DEVICE u32 entry(u32 i) { return entry_in(IQ2_S_GRID, i); }
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
+        const u32 *table = table_of<IQ2_S>();
         const u32 low = load32_even(block + 2 + 4 * lane), signs = load32_even(block + 34 + 4 * lane);
-        const u32 high = block[66 + lane];
+        const u32 high = block[66 + lane] << 10;
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            const u32 index = ((low >> (8 * k)) & 255u) | (((high >> (2 * k)) & 3u) << 8);
-            signed_entry(entry_of(IQ2_S_GRID, index), signs >> (8 * k), q + 2 * k);
-        }
+        for (int k = 0; k < 4; ++k)
+            choose(table, place_of<8>(low, 8 * k) | ((high >> (2 * k)) & 0xc00u),
+                   place_of<8>(signs, 8 * k), q + 2 * k);
         strip_scales(half_to_float(load16(block)), block[74 + lane], scale);
     }
 };
 
 // Half scale, 64 indices, 8 words of signs and sub-scale.
-struct IQ3_XXS : Strips256 {
+struct IQ3_XXS : Signed3<256, 7> {
     static constexpr int BYTES = 98, GROUPS = 1;
+    static DEVICE u32 entry(u32 i) { return entry_in(IQ3_XXS_GRID, i); }
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
+        const u32 *table = table_of<IQ3_XXS>();
         u32 indices[2];
         load_words<2>(block + 2 + 8 * lane, indices);
         const u32 packed = load32_even(block + 66 + 4 * lane);
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            const u32 two = indices[k / 2] >> (16 * (k % 2));
-            const uint2 entry = {__ldg(IQ3_XXS_GRID + (two & 255u)),
-                                 __ldg(IQ3_XXS_GRID + ((two >> 8) & 255u))};
-            signed_entry(entry, signs_of(packed >> (7 * k)), q + 2 * k);
+            const int at = 16 * (k % 2);
+            choose(table, place_of<8>(indices[k / 2], at), place_of<8>(indices[k / 2], at + 8),
+                   place_of<7>(packed, 7 * k), q + 2 * k);
         }
-        scale[0] = half_to_float(load16(block)) * (0.5f + float(packed >> 28)) * 0.5f;
+        scale[0] = half_to_float(load16(block)) * and_half(packed >> 28) * 0.5f;
     }
 };
 
 // Half scale, 64 low bytes of indices, 8 of ninth bits, 32 of signs, 4 of sub-scales.
-struct IQ3_S : Strips256 {
+struct IQ3_S : Signed3<512, 8> {
     static constexpr int BYTES = 110, GROUPS = 1;
+    static DEVICE u32 entry(u32 i) { return entry_in(IQ3_S_GRID, i); }
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
+        const u32 *table = table_of<IQ3_S>();
         u32 low[2];
         load_words<2>(block + 2 + 8 * lane, low);
         const u32 ninths = block[66 + lane], signs = load32_even(block + 74 + 4 * lane);
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            const u32 two = low[k / 2] >> (16 * (k % 2)), tops = ninths >> (2 * k);
-            const uint2 entry = {__ldg(IQ3_S_GRID + ((two & 255u) | ((tops & 1u) << 8))),
-                                 __ldg(IQ3_S_GRID + (((two >> 8) & 255u) | ((tops & 2u) << 7)))};
-            signed_entry(entry, signs >> (8 * k), q + 2 * k);
+        for (int half = 0; half < 2; ++half) {
+            // The four ninth bits, each in a byte of its own, between the low bytes.
+            const u32 tops = (((ninths >> (4 * half)) & 15u) * 0x00204081u) & 0x01010101u;
+            const u32 pairs[2] = {permute(low[half], tops, 0x5140u),
+                                  permute(low[half], tops, 0x7362u)};
+#pragma unroll
+            for (int k = 0; k < 2; ++k)
+                choose(table, place_of<9>(pairs[k], 0), place_of<9>(pairs[k], 16),
+                       place_of<8>(signs, 16 * half + 8 * k), q + 4 * half + 2 * k);
         }
         const u32 nibble = (block[106 + lane / 2] >> (4 * (lane % 2))) & 15u;
         scale[0] = half_to_float(load16(block)) * byte_to_float(1u + 2u * nibble, 0, 0.0f);
     }
 };
+
+DEVICE uint2 entry_of(const u64 *grid, u32 index) {
+    return load64(reinterpret_cast<const u8 *>(grid + index));
+}
 
 // Values in eighths: 8 · grid + 1, or - 1 where `negative`, the grid being -1, 0 or 1; `entry` holds
 // 8 · grid. The sign bits keep carries out of neighbours.

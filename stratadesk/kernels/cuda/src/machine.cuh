@@ -24,6 +24,22 @@ DEVICE u16 float_to_half(float value) {
     return bits;
 }
 
+// The address of global memory, as one value: what it was computed from is not computed again each
+// time it is used, and loads need not ask which memory it is.
+DEVICE const u8 *kept(const u8 *address) {
+    asm("" : "+l"(address));
+    __builtin_assume(__isGlobal(address));
+    return address;
+}
+
+// Four of the eight bytes of a and b (0 to 3 and 4 to 7): byte i is the one that nibble i of the low
+// half of `selectors` names, all of them below 8. __byte_perm, which takes any, masks them first.
+DEVICE u32 permute(u32 a, u32 b, u32 selectors) {
+    u32 out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(selectors));
+    return out;
+}
+
 // sum + the four products of the signed bytes of a and b.
 DEVICE int add_dot(u32 a, u32 b, int sum) {
     int out;

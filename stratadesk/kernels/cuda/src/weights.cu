@@ -57,12 +57,11 @@ template <int N> DEVICE void load_run(const u8 *at, u32 *out) {
     }
 }
 
-// The same over one part of a row of signed bytes.
+// The same over one part of a row of signed bytes: lane `lane` of block `block`.
 template <class F, int TOKENS, int ROWS>
 DEVICE void add_fixed_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32 columns,
-                           u32 part, float (&sums)[ROWS][TOKENS]) {
+                           u32 block, u32 lane, float (&sums)[ROWS][TOKENS]) {
     constexpr int GROUPS = F::GROUPS, GROUP = F::VALUES / GROUPS, WORDS = F::RUN / 4;
-    const u32 block = part / F::LANES, lane = part % F::LANES;
     const u32 at = block * F::BLOCK + F::at(lane, 0);
     const u32 active = __activemask();
     u32 q[ROWS][F::VALUES / 4];
@@ -110,17 +109,21 @@ DEVICE void add_fixed_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 token
     }
 }
 
-// sums[r][t] = rows[r] · x[t] over the parts of lane `lane` of a group; tokens beyond the last read
-// the last.
+// sums[r][t] = rows[r] · x[t] over the parts of lane `lane` of a group of `width` lanes, a multiple of
+// LANES: a lane has the same place in every block. Tokens beyond the last read the last. Addresses are
+// kept where sums of several tokens do not need the registers.
 template <class F, int TOKENS, int ROWS>
 DEVICE void products(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32 columns, u32 lane,
                      u32 width, float (&sums)[ROWS][TOKENS]) {
-    const u32 parts = columns / F::BLOCK * F::LANES;
-    for (u32 part = lane; part < parts; part += width)
+    const u32 blocks = columns / F::BLOCK, within = lane % F::LANES;
+    const u8 *at[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) at[r] = TOKENS == 1 ? kept(rows[r]) : rows[r];
+    for (u32 block = lane / F::LANES; block < blocks; block += width / F::LANES)
         if constexpr (F::INTEGERS)
-            add_fixed_part<F, TOKENS, ROWS>(rows, x, tokens, columns, part, sums);
+            add_fixed_part<F, TOKENS, ROWS>(at, x, tokens, columns, block, within, sums);
         else
-            add_float_part<F, TOKENS, ROWS>(rows, x, tokens, columns, part, sums);
+            add_float_part<F, TOKENS, ROWS>(at, x, tokens, columns, block, sums);
 }
 
 // Sums over the lanes of each group of a block, in the group's first lane. All threads of the block
@@ -281,6 +284,7 @@ extern "C" {
         const u8 *w0, const u8 *w1, const u8 *w2, const u8 *w3, float *y0, float *y1, float *y2,  \
         float *y3, u32 e0, u32 e1, u32 e2, u32 e3, const u8 *x, u32 columns, u32 tokens,          \
         u32 width, const float *gate, const float *base, int add) {                               \
+        prepare_table<Format>();                                                                  \
         for (u32 t = 0; t < (TOKENS == 1 ? 1 : tokens); t += TOKENS) {                            \
             const Matrices all = {{w0, w1, w2, w3}, {y0, y1, y2, y3}, {e0, e1, e2, e3}, t};       \
             multiply<TOKENS, ROWS>(all, x + t * x_row_bytes(columns), columns,                    \
@@ -294,6 +298,7 @@ MULTIPLY(4, 2, 3)
     __global__ void __launch_bounds__(GATED_WARPS *WARP, 1) gated_##TOKENS(                       \
         const u8 *gate, const u8 *up, const u8 *x, float *h, u8 *fixed, u32 rows, u32 columns,    \
         u32 tokens, u32 width) {                                                                  \
+        prepare_table<Format>();                                                                  \
         for (u32 t = 0; t < (TOKENS == 1 ? 1 : tokens); t += TOKENS)                              \
             gated<TOKENS, PAIRS>(gate, up, x + t * x_row_bytes(columns), h + u64(t) * rows,              \
                           fixed ? fixed + t * fixed_row_bytes(rows) : nullptr, rows, columns,     \
@@ -308,6 +313,7 @@ GATED(4, 1)
 __global__ void __launch_bounds__(GATED_WARPS *WARP, 1)
     expert_gated(const u64 *places, u32 parts, const i32 *chosen, u32 used, const u8 *x, float *h,
                  u8 *fixed, u32 rows, u32 columns, u32 width) {
+    prepare_table<Format>();
     const u32 entry = blockIdx.y;
     const u64 *place = places + u64(chosen[entry]) * parts;
     const u8 *gate = reinterpret_cast<const u8 *>(place[0]);
@@ -321,6 +327,7 @@ __global__ void __launch_bounds__(GATED_WARPS *WARP, 1)
 __global__ void __launch_bounds__(WARPS *WARP, 4)
     expert_multiply(const u64 *places, u32 parts, u32 part, const i32 *chosen, u32 share,
                     const u8 *x, float *y, u32 rows, u32 columns, u32 width) {
+    prepare_table<Format>();
     const u32 entry = blockIdx.y;
     const u8 *weight = reinterpret_cast<const u8 *>(places[u64(chosen[entry]) * parts + part]);
     const Matrices all = {{weight}, {y + u64(entry) * rows}, {rows, rows, rows, rows}, 0};
@@ -334,6 +341,7 @@ __global__ void __launch_bounds__(WARPS *WARP, 4)
 __global__ void __launch_bounds__(DOWN_WARPS *WARP, 2)
     expert_down(const u64 *places, u32 parts, const i32 *chosen, const float *weights, u32 used,
                 const u8 *h, float *y, u32 rows, u32 columns, u32 width, int add) {
+    prepare_table<Format>();
     constexpr u32 ROWS = 4;
     __shared__ float values[MOST_USED][ROWS * WARP / LEAST_WIDTH], scratch[DOWN_WARPS][ROWS];
     const u32 lanes = threadIdx.x % WARP, held = WARP / width * ROWS, token = blockIdx.y;
@@ -367,6 +375,7 @@ __global__ void __launch_bounds__(DOWN_WARPS *WARP, 2)
 
 // out[i] = row ids[i] of a matrix, decoded bit for bit as the reference does; i is blockIdx.y.
 __global__ void rows(const u8 *weight, const i32 *ids, float *out, u32 columns) {
+    prepare_table<Format>();
     const u32 part = blockIdx.x * blockDim.x + threadIdx.x;
     if (part >= columns / Format::BLOCK * Format::LANES) return;
     decode<Format>(weight + u64(ids[blockIdx.y]) * row_bytes(columns), part,

@@ -28,6 +28,7 @@ typedef unsigned long long u64;
 #define __global__ __attribute__((used))
 #define __shared__ static
 #define __launch_bounds__(...)
+#define __builtin_assume(...)
 
 struct uint2 { u32 x, y; };
 struct uint3 { u32 x, y, z; };
@@ -209,6 +210,12 @@ static inline u32 __byte_perm(u32 a, u32 b, u32 selector) {
     u32 out = 0;
     for (int i = 0; i < 4; ++i) out |= u32(bytes >> (8 * ((selector >> (4 * i)) & 7)) & 255) << 8 * i;
     return out;
+}
+static inline const u8 *kept(const u8 *address) { return address; }
+// A selector of 8 or more would repeat a sign on a card: nothing here means that.
+static inline u32 permute(u32 a, u32 b, u32 selectors) {
+    if (selectors & 0x8888) abort();
+    return __byte_perm(a, b, selectors);
 }
 static inline u32 __funnelshift_r(u32 low, u32 high, u32 shift) {
     return u32((u64(high) << 32 | low) >> (shift & 31));
