@@ -1,10 +1,12 @@
 """A screen that is laid out once for all that a piece of streamed text has changed."""
 
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from textual._compositor import Compositor, ReflowResult
-from textual.geometry import Size
+from textual.geometry import Region, Size
+from textual.strip import Strip
 from textual.widget import Widget
 
 if TYPE_CHECKING:
@@ -31,6 +33,18 @@ class SettledCompositor(Compositor):
         result = super().reflow(parent, size)
         self._full_map_invalidated = False
         return result
+
+    def _get_renders(
+        self, crop: Region | None = None
+    ) -> Iterable[tuple[Region, Region, list[Strip]]]:
+        """Draw the widgets of which something lies in `crop`; their regions, clips and lines.
+
+        Textual's own draws all that are scrolled in the same view, too.
+        """
+        for widget, (region, clip) in self.visible_widgets.items():
+            shown = region.intersection(clip)
+            if shown and (crop is None or crop.overlaps(shown)):
+                yield region, clip, widget.render_lines(shown.translate(-region.offset))
 
 
 class Settling(Base):

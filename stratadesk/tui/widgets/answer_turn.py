@@ -13,14 +13,14 @@ from stratadesk.engine.events import (
     RequestStarted,
 )
 from stratadesk.tui.widgets.answer_status import AnswerStatus
-from stratadesk.tui.widgets.bare import Bare, Remeasured
+from stratadesk.tui.widgets.bare import Bare, Remeasured, Stacked
 from stratadesk.tui.widgets.failure_card import FailureCard
 from stratadesk.tui.widgets.notice import Notice
 from stratadesk.tui.widgets.safe_markdown import SafeMarkdown
 from stratadesk.tui.widgets.thinking_block import ThinkingBlock
 
 
-class AnswerTurn(Bare, Remeasured, Vertical):
+class AnswerTurn(Bare, Remeasured, Stacked, Vertical):
     """Thinking, text and one status line; `finish`, `fail` or `close` ends it.
 
     `text` and `reasoning` hold what was said so far, as the engine said it; `markdown` and

@@ -6,6 +6,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 from stratadesk.tui.figures import clip
+from stratadesk.tui.widgets.bare import Kept
 
 MUTED = "$foreground 62%"
 FAINT = "$foreground 38%"
@@ -13,7 +14,7 @@ TRACK = "$foreground 18%"
 STRONG = "bold $foreground"
 
 
-class Drawing(Widget):
+class Drawing(Kept, Widget):
     """Repaints only when the drawing comes out different, lays out only when its height does.
 
     Subclasses define `picture`. No row may be wider than the width asked for.

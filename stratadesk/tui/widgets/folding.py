@@ -14,7 +14,7 @@ from textual.errors import NoWidget
 from textual.geometry import Region
 from textual.widget import Widget
 
-from stratadesk.tui.widgets.bare import Remeasured
+from stratadesk.tui.widgets.bare import Kept, Remeasured
 
 FOLD_FROM = 8
 """Blocks that are hidden at once at least: each time costs a layout."""
@@ -145,6 +145,8 @@ def _display(widget: Widget, *, shown: bool) -> None:
         for node in widget.walk_children(Widget, with_self=True):
             # The lines drawn so far are thousands of objects, and are drawn anew when shown.
             node._styles_cache.clear()
+            if isinstance(node, Kept):
+                node.let_go()
 
 
 def _place(widget: Widget) -> Region | None:

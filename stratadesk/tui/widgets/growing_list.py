@@ -23,7 +23,7 @@ from textual.widgets._markdown import (
     MarkdownParagraph,
 )
 
-from stratadesk.tui.widgets.bare import Bare, Remeasured
+from stratadesk.tui.widgets.bare import Bare, Remeasured, Stacked
 from stratadesk.tui.widgets.folding import Folding
 
 
@@ -31,11 +31,11 @@ class ItemBullet(Remeasured, MarkdownBullet):
     """What stands before an item."""
 
 
-class ItemBody(Bare, Remeasured, Vertical):
+class ItemBody(Bare, Remeasured, Stacked, Vertical):
     """The blocks of an item, one below the other."""
 
 
-class ItemRow(Bare, Remeasured, Horizontal):
+class ItemRow(Bare, Remeasured, Stacked, Horizontal):
     """A bullet or number, and the blocks of the item beside it."""
 
     def __init__(self, symbol: str, blocks: Sequence[Widget]) -> None:
@@ -61,7 +61,7 @@ class ItemRow(Bare, Remeasured, Horizontal):
         await self.body.mount_all(blocks[len(present) :])
 
 
-class GrowingList(Bare, Remeasured, MarkdownBlock):
+class GrowingList(Bare, Remeasured, Stacked, MarkdownBlock):
     """What both kinds of list have in common; `symbols` numbers or marks the items.
 
     `folding` hides the items of a long list that are far off screen.

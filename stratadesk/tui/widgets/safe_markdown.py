@@ -19,10 +19,10 @@ from textual.widgets.markdown import (
 )
 
 from stratadesk.tui.sanitise import safe_text
-from stratadesk.tui.widgets.bare import Bare, Remeasured
+from stratadesk.tui.widgets.bare import Bare, Remeasured, Stacked
 from stratadesk.tui.widgets.folding import Folding, Window
 from stratadesk.tui.widgets.growing_list import GROWING_LISTS, GrowingList
-from stratadesk.tui.widgets.quiet_blocks import QUIET_BLOCKS, CodeLabel
+from stratadesk.tui.widgets.quiet_blocks import QUIET_BLOCKS, CodeLabel, Streamed
 
 HIGHLIGHT_LIMIT = 4_000
 LINK_SCHEMES = ("http://", "https://")
@@ -47,18 +47,8 @@ class PlainFence(Remeasured, MarkdownFence):
         yield CodeLabel(self._highlighted_code, id="code-content", expand=True)
 
 
-class StreamedParagraph(Remeasured, MarkdownParagraph):
-    """A paragraph that has the screen laid out anew only when it needs another row."""
-
-    _shape = (0, 0)
-    """Columns and rows at the last change."""
-
-    def set_content(self, content: Content) -> None:
-        """Show `content` from now on."""
-        width = self.content_size.width
-        before, self._shape = self._shape, (width, content.get_height({}, width) if width else 0)
-        self._content = content
-        self.update(content, layout=self._shape != before)
+class StreamedParagraph(Streamed, MarkdownParagraph):
+    """A paragraph."""
 
 
 OWN_BLOCKS: Final[dict[str, type[MarkdownBlock]]] = {
@@ -68,7 +58,7 @@ OWN_BLOCKS: Final[dict[str, type[MarkdownBlock]]] = {
 }
 
 
-class SafeMarkdown(Bare, Remeasured, Markdown):
+class SafeMarkdown(Bare, Remeasured, Stacked, Markdown):
     """A Markdown document that grows by `feed`; `close` must follow.
 
     Raw HTML is shown as the text it is, line ends are kept, and only web links open.
@@ -96,6 +86,7 @@ class SafeMarkdown(Bare, Remeasured, Markdown):
         if not text:
             # A stream that is stopped before its first write is cancelled, and us with it.
             return
+        self._fold(hide=True)
         if self._stream is None:
             self._stream = Markdown.get_stream(self)
         await self._stream.write(text)
@@ -127,12 +118,17 @@ class SafeMarkdown(Bare, Remeasured, Markdown):
         self._scrolled()
 
     def _scrolled(self) -> None:
+        # The next piece of text brings a layout of its own, in which blocks are hidden for nothing.
+        self._fold(hide=self._stream is None)
+
+    def _fold(self, *, hide: bool) -> None:
+        """Show the blocks near the view again; hide those far from it where that is asked."""
         view = self._view
         if view is None or not self.size:
             return
         top = view.region.y - self.content_region.y
         window = Window(top, top + view.size.height)
-        hide = not self.screen.selections
+        hide = hide and not self.screen.selections
         self._folding.adjust(window, hide=hide)
         for growing in self._lists():
             place = self._folding.place_of(growing)
