@@ -15,6 +15,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Region
 from textual.layout import DockArrangeResult
+from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -82,6 +83,15 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Widget]]:
         yield seen
 
 
+async def nothing_is_drawn(pilot: Pilot[None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the app run until it rests: what has just come is drawn more than once."""
+    with drawn(monkeypatch) as seen:
+        seen.append(pilot.app.screen)
+        while seen:
+            seen.clear()
+            await pilot.pause(0.3)
+
+
 async def test_what_is_complete_is_arranged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Page()
     async with app.run_test(size=(60, 40)) as pilot:
@@ -100,6 +110,7 @@ async def test_what_only_moves_up_is_not_drawn_again(monkeypatch: pytest.MonkeyP
     async with app.run_test(size=(60, 20)) as pilot:
         await app.document.append(PARAGRAPHS)
         await wait_until(pilot, lambda: "Paragraph 29" in text_of(app), "the end")
+        await nothing_is_drawn(pilot, monkeypatch)
         *_, moving, _last = app.screen.query(StreamedParagraph)
         with drawn(monkeypatch) as seen:
             await app.document.append("Another line.\n\n")
