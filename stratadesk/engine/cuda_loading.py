@@ -51,6 +51,13 @@ MOST_CONTEXT = 4_096
 ENDLESS = 1 << 62
 
 
+def card_context(gguf: GgufFile, asked: int) -> int:
+    """Tokens of the context on a card: those asked for, else the model's, at most MOST_CONTEXT."""
+    return asked or min(
+        Hyperparameters(gguf).positive("context_length", default=MOST_CONTEXT), MOST_CONTEXT
+    )
+
+
 class CardLayout:
     """Weights, what outlives a step, and scratch: their sizes in bytes, one behind the other."""
 
@@ -161,9 +168,7 @@ class CardContents:
         self.vocab_size = len(gguf.get_strings("tokenizer.ggml.tokens"))
         if not self.vocab_size:
             raise GgufError(f"{gguf.label} has an empty vocabulary.")
-        header = Hyperparameters(gguf)
-        trained = header.positive("context_length", default=MOST_CONTEXT)
-        self.context = settings.max_context or min(trained, MOST_CONTEXT)
+        self.context = card_context(gguf, settings.max_context)
         self.device: Device = open_device()
         kernels = Kernels()
         store = CubinStore(folders().cache / "cubins", self.device.arch)

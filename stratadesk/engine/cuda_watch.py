@@ -6,10 +6,11 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from stratadesk.engine.card_events import CacheSample
-from stratadesk.engine.events import VramSample
+from stratadesk.engine.card_control import RESERVE_STEP
+from stratadesk.engine.card_events import CacheSample, CardSettings, ReservePreviewed
+from stratadesk.engine.events import ReserveApplied, VramSample
 from stratadesk.engine.tensor_groups import TensorGroups
 from stratadesk.engine.vram.ledger import CardFigures, Ledger, LedgerLine, make_ledger
 from stratadesk.engine.vram.live_reader import card_reader
@@ -19,6 +20,7 @@ from stratadesk.engine.vram.probe import Probe, VramProbe
 from stratadesk.engine.vram.states import MemoryState
 from stratadesk.engine.vram.wording import banner
 from stratadesk.errors import UsageError
+from stratadesk.units import MIB
 
 if TYPE_CHECKING:
     from stratadesk.engine.cuda_loading import CardContents
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from stratadesk.engine.vram.states import MemoryStatus
 
 HEAD, EXPERTS = "head", "experts"
+ALL_HERE = "all of the model stays on the card"
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +37,9 @@ log = logging.getLogger(__name__)
 class CudaWatch:
     """Samples the card of `model`, and tells of it; called between two steps only.
 
-    All experts lie on the card, so that nothing can be given back: what would change the card's
-    share raises UsageError. `probe` stands in for the card's own in tests.
+    All experts lie on the card, so that nothing can be given back: a reserve is what warnings are
+    measured by, and no more of it can be had than is free. `probe` stands in for the card's own
+    in tests.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class CudaWatch:
             clock=clock,
         )
         self._logged_state = MemoryState.OK
+        self._told_settings: CardSettings | None = None
 
     def after_loading(self) -> None:
         """Tell where everything lies."""
@@ -81,6 +86,7 @@ class CudaWatch:
                 )
             )
         self._tell(status)
+        self._tell_settings(status)
         if contents.experts:
             self._emit(_all_held(contents.experts, self._clock()))
 
@@ -93,29 +99,71 @@ class CudaWatch:
         status = self._probe.take_if_due()
         if status is not None:
             self._tell(status)
+            self._tell_settings(status)
 
     def set_reserve(self, reserve: int) -> None:
-        """Raise UsageError: see the class."""
-        self._refuse()
+        """Warn from now on when less than `reserve` bytes are free, or less than can be had."""
+        status = self._probe.status()
+        kept = min(reserve, max(self._most(status), self._probe.reserve))
+        if isinstance(self._probe, Probe):
+            self._probe.reserve = kept
+        self._emit(
+            ReserveApplied(
+                reserve=reserve,
+                free=status.headroom or 0,
+                slots=self._contents.experts,
+                done=True,
+                limitation=ALL_HERE if kept < reserve else "",
+            )
+        )
+        self._tell_settings(status)
 
     def preview_reserve(self, reserve: int) -> None:
-        """Raise UsageError: see the class."""
-        self._refuse()
+        """Tell that a reserve of `reserve` bytes would change nothing but the warnings."""
+        status, experts = self._probe.status(), self._contents.experts
+        free = status.headroom or 0
+        self._emit(
+            ReservePreviewed(
+                before=self._probe.reserve,
+                reserve=reserve,
+                slots_before=experts,
+                slots=experts,
+                free=free,
+                waits=False,
+                limitation=ALL_HERE if reserve > free else "",
+            )
+        )
 
     def set_alias(self, alias: HeadAlias) -> None:
         """Raise UsageError: prompts borrow nothing here."""
-        self._refuse()
+        raise UsageError(
+            "Prompts cannot borrow the head's memory on a card yet: they go through the decode "
+            "windows.",
+            "Use --device host to see it on a simulated card.",
+        )
 
     def close(self) -> None:
         """Let go of the drivers."""
         self._probe.close()
 
-    def _refuse(self) -> NoReturn:
-        raise UsageError(
-            "The model lies on the card with all its experts, and this version moves none of them "
-            "while it is loaded.",
-            "Choose another --vram-reserve-mib when loading, or use --device host.",
+    def _most(self, status: MemoryStatus) -> int:
+        """The largest reserve there is room for now, in whole MiB."""
+        return (status.headroom or 0) // MIB * MIB
+
+    def _tell_settings(self, status: MemoryStatus) -> None:
+        """Tell what is set, when it has changed."""
+        reserve = self._probe.reserve
+        settings = CardSettings(
+            alias=HeadAlias.OFF,
+            alias_next=HeadAlias.OFF,
+            reserve=reserve,
+            step=RESERVE_STEP,
+            step_slots=0,
+            most=max(self._most(status), reserve),
         )
+        if settings != self._told_settings:
+            self._told_settings = settings
+            self._emit(settings)
 
     def _tell(self, status: MemoryStatus) -> None:
         self._emit(VramSample(status, self._ledger(status)))
@@ -140,7 +188,7 @@ class CudaWatch:
             others=self._others,
             outside=max(0, own - end) if own is not None else 0,
         )
-        return make_ledger(card, self._parts, self._contents.reserve)
+        return make_ledger(card, self._parts, self._probe.reserve)
 
 
 def parts_of(contents: CardContents) -> tuple[LedgerLine, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,20 +27,29 @@ def forecast(path: Path, settings: EngineSettings) -> Forecast:
     """Plan the model at `path` with `settings`; takes as long as reading its header.
 
     A plan is made for the card as it was when the settings were made; never raises for a model
-    or settings that cannot work, but says why.
+    or settings that cannot work, but says why. On a real card every expert has a slot; whether
+    the card has room is seen when the model is loaded.
     """
+    from stratadesk.engine.commands import Device
     from stratadesk.engine.gguf_file import GgufFile
     from stratadesk.engine.host_plan import plan_for_host
 
+    on_card = settings.device is Device.CUDA
     try:
         with GgufFile.open(path) as gguf:
+            if on_card:
+                from stratadesk.engine.cuda_loading import card_context
+
+                context = card_context(gguf, settings.max_context)
+                settings = replace(settings, plan=None, max_context=context)
             plan = plan_for_host(gguf, settings)
             plan.check()
     except StrataDeskError as error:
         return Forecast(trouble=error.sentence)
+    experts = sum(mixture.experts for mixture in plan.shape.experts(settings.mtp))
     return Forecast(
         context=plan.context,
         kv_bytes=plan.parts.kv,
-        slots=plan.slots,
+        slots=experts if on_card else plan.slots,
         free=plan.free_bytes("ready"),
     )

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from stratadesk.engine.card_events import CacheSample
+from stratadesk.engine.card_events import CacheSample, CardSettings, ReservePreviewed
+from stratadesk.engine.commands import Device, EngineSettings
+from stratadesk.engine.cuda_loading import MOST_CONTEXT
 from stratadesk.engine.cuda_watch import CudaWatch
-from stratadesk.engine.events import VramSample
+from stratadesk.engine.events import ReserveApplied, VramSample
+from stratadesk.engine.forecast import forecast
 from stratadesk.engine.vram.driver_model import DriverModel
 from stratadesk.engine.vram.ledger import Ledger
 from stratadesk.engine.vram.phase_table import HeadPlace, VramPhase
@@ -151,12 +154,60 @@ def test_a_card_that_tells_nothing_has_no_books() -> None:
     assert [event.ledger for event in told if isinstance(event, VramSample)] == [None]
 
 
-def test_what_would_move_experts_is_refused() -> None:
-    watch, _ = watched(UNTIED, Card(), [0.0])
-    for change in (
-        lambda: watch.set_reserve(1),
-        lambda: watch.preview_reserve(1),
-        lambda: watch.set_alias(HeadAlias.ON),
-    ):
-        with pytest.raises(UsageError, match="moves none of them while it is loaded"):
-            change()
+def test_a_reserve_is_what_is_warned_by_and_no_more_than_is_free() -> None:
+    now, card = [0.0], Card()
+    watch, told = watched(UNTIED, card, now, plan=PlanSettings(reserve=590 * MIB))
+    assert settings_of(told).reserve == 590 * MIB
+    assert settings_of(told).most == 6_000 * MIB
+    watch.preview_reserve(7_000 * MIB)
+    preview = told[-1]
+    assert preview == ReservePreviewed(
+        before=590 * MIB,
+        reserve=7_000 * MIB,
+        slots_before=preview.slots,
+        slots=preview.slots,
+        free=6_000 * MIB,
+        waits=False,
+        limitation="all of the model stays on the card",
+    )
+    watch.set_reserve(7_000 * MIB)
+    applied = [event for event in told if isinstance(event, ReserveApplied)][-1]
+    assert (applied.reserve, applied.free) == (7_000 * MIB, 6_000 * MIB)
+    assert applied.limitation == "all of the model stays on the card"
+    assert settings_of(told).reserve == 6_000 * MIB
+    watch.set_reserve(100 * MIB)
+    applied = [event for event in told if isinstance(event, ReserveApplied)][-1]
+    assert (applied.reserve, applied.limitation) == (100 * MIB, "")
+    now[0] += 10.0
+    watch.attend()
+    assert last_ledger(told).reserve == 100 * MIB
+
+
+def settings_of(told: list[Any]) -> CardSettings:
+    settings: CardSettings = [event for event in told if isinstance(event, CardSettings)][-1]
+    return settings
+
+
+def test_the_same_settings_are_told_once() -> None:
+    now = [0.0]
+    watch, told = watched(UNTIED, Card(), now)
+    for _ in range(3):
+        now[0] += 10.0
+        watch.attend()
+    assert len([event for event in told if isinstance(event, CardSettings)]) == 1
+
+
+def test_prompts_borrow_nothing_yet() -> None:
+    watch, told = watched(UNTIED, Card(), [0.0])
+    assert settings_of(told).alias is HeadAlias.OFF
+    with pytest.raises(UsageError, match="cannot borrow the head's memory on a card yet"):
+        watch.set_alias(HeadAlias.ON)
+
+
+def test_a_forecast_for_a_card_has_all_experts_on_it() -> None:
+    header = contents(UNTIED).gguf
+    told = forecast(UNTIED, EngineSettings(device=Device.CUDA))
+    assert told.trouble == ""
+    assert told.context == min(header.get_int("qwen35moe.context_length"), MOST_CONTEXT)
+    assert told.slots == contents(UNTIED).experts
+    assert forecast(UNTIED, EngineSettings(device=Device.CUDA, max_context=64)).context == 64
