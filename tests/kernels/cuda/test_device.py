@@ -1,0 +1,92 @@
+"""Guards against a card or driver that cannot be used and is not said to be, in one sentence."""
+
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+import pytest
+from cupy.cuda import runtime
+
+from stratadesk.errors import DeviceError, DeviceLostError
+from stratadesk.exit_codes import ExitCode
+from stratadesk.kernels.cuda import loss
+from stratadesk.kernels.cuda.device import BUSY, Device, open_device
+from stratadesk.kernels.cuda.loss import LOSS
+
+FACTS = {
+    "name": b"A card",
+    "major": 8,
+    "minor": 9,
+    "totalGlobalMem": 8 << 30,
+    "multiProcessorCount": 24,
+}
+
+
+def fails(status: int) -> Callable[..., Any]:
+    def refuse(*_: Any) -> Any:
+        raise runtime.CUDARuntimeError(status)
+
+    return refuse
+
+
+@pytest.fixture(autouse=True)
+def good_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, answer in (
+        ("driverGetVersion", lambda: 12_080),
+        ("getDeviceCount", lambda: 1),
+        ("setDevice", lambda _index: None),
+        ("getDeviceProperties", lambda _index: FACTS),
+        ("free", lambda _address: None),
+        ("deviceGetPCIBusId", lambda _index: "0000:01:00.0"),
+    ):
+        monkeypatch.setattr(runtime, name, answer)
+    monkeypatch.setattr(cupy.cuda, "Stream", lambda **_: "a stream")
+    monkeypatch.setattr(cupy.cuda, "set_allocator", lambda _: None)
+    monkeypatch.setattr(LOSS, "happened", False)
+
+
+def test_a_card_that_can_be_used() -> None:
+    wanted = Device(0, "A card", "sm_89", 8 << 30, 24, "a stream", "0000:01:00.0")
+    assert open_device() == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "sentence", "remedy"),
+    [
+        ("driverGetVersion", lambda: 0, "There is no NVIDIA driver", "Install it"),
+        ("driverGetVersion", lambda: 11_080, "supports CUDA 11.8, and 12.0", "Update the driver"),
+        ("getDeviceCount", fails(100), "No NVIDIA card can be used: no CUDA-", "Install or update"),
+        ("getDeviceCount", lambda: 0, "There are 0 NVIDIA cards", "Use --device host"),
+        ("free", fails(BUSY), "is busy: another program has it for itself", "End that program"),
+        (
+            "getDeviceProperties",
+            lambda _index: {**FACTS, "major": 6, "minor": 1},
+            "A card has compute capability 6.1, and 7.5 is needed",
+            "Use --device host",
+        ),
+    ],
+)
+def test_what_is_in_the_way_is_said(
+    name: str, answer: Any, sentence: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, name, answer)
+    with pytest.raises(DeviceError, match=sentence) as caught:
+        open_device()
+    assert remedy in caught.value.remedy
+    assert caught.value.exit_code == ExitCode.NO_GPU
+
+
+def test_a_lost_card_is_reset_before_it_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    resets: list[int] = []
+
+    def reset(index: int) -> str:
+        resets.append(index)
+        return "" if len(resets) > 1 else "it does not answer"
+
+    monkeypatch.setattr(loss, "_reset", reset)
+    LOSS.note("It is gone.")
+    with pytest.raises(DeviceLostError, match="could not be reset: it does not answer"):
+        open_device()
+    assert open_device().name == "A card"
+    assert open_device().name == "A card"
+    assert resets == [0, 0]
