@@ -14,8 +14,9 @@ DEVICE float decay_of(float x, float a) {
 // Row `key`, column `column` of the memory [keys, columns] of one head, of 2 sides.
 template <int SIZE>
 DEVICE void delta_rule(const float *convolved, const float *beta, const float *alpha,
-                       const float *dt, const float *a, const i32 *key_head_of, float *memories, const i32 *side, float *out,
-                       int key_heads, int value_heads, int tokens, float eps) {
+                       const float *dt, const float *a, const i32 *key_head_of, float *memories,
+                       const i32 *side, float *out, int key_heads, int value_heads, int tokens,
+                       float eps) {
     constexpr int KEYS = SIZE / KEY_GROUPS;
     const int head = blockIdx.y, column = blockIdx.x * COLUMNS + threadIdx.x % COLUMNS;
     const int group = threadIdx.x / COLUMNS;
