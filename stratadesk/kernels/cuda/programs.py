@@ -4,7 +4,7 @@ A program is a .cu file with one choice of its defines. Codebooks come from the 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -25,12 +25,11 @@ FLOATS = ("F32", "F16", "BF16")
 """Those whose products read activations in float32, not in fixed point."""
 
 _FEW = {"F32": 4, "F16": 8, "BF16": 8, "Q8_0": 8}
-_SMALL_BLOCKS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "MXFP4")
 
 
 def values_of_a_lane(format_name: str) -> int:
     """How many values of a block one lane reads: VALUES in formats.cuh."""
-    return _FEW.get(format_name, 16 if format_name in _SMALL_BLOCKS else 32)
+    return _FEW.get(format_name, 32)
 
 
 CACHE_FORMATS = ("F32", "F16", "Q8_0")
@@ -111,9 +110,8 @@ def codebooks() -> str:
     """
     from gguf import quants
 
-    def nibbles(values: Iterable[int]) -> str:
-        words = np.array(list(values), np.int8).view(np.uint32)
-        return "{" + ", ".join(f"0x{word:08x}u" for word in words) + "}"
+    def sixteen(values: Sequence[int]) -> str:
+        return ", ".join(_word(values[i : i + 4]) for i in range(0, 16, 4))
 
     grids = {
         "IQ2_XXS_GRID": _nibble_grid(quants.IQ2_XXS),
@@ -125,8 +123,8 @@ def codebooks() -> str:
     }
     return "\n".join(
         (
-            f"#define IQ4_TABLE {nibbles(quants.IQ4_NL.kvalues)}",
-            f"#define MXFP4_TABLE {nibbles(quants.MXFP4.kvalues)}",
+            f"#define IQ4_BYTES {sixteen(quants.IQ4_NL.kvalues)}",
+            f"#define MXFP4_BYTES {sixteen(quants.MXFP4.kvalues)}",
             f"#define IQ2_MAGNITUDES {_word(IQ2_MAGNITUDES)}",
             f"#define IQ2_NEGATIVES {_word(-value for value in IQ2_MAGNITUDES)}",
             *(_array(name, words) for name, words in grids.items()),

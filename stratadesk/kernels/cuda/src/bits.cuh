@@ -30,6 +30,20 @@ template <int N> DEVICE void load_words(const u8 *at, u32 *out) {
     }
 }
 
+// The N words that hold a block of bytes, from the one of its first byte on; every one of them must
+// hold some. Returns how many bits of the first lie before the block.
+template <int N> DEVICE u32 load_around(const u8 *block, u32 *out) {
+    const u64 address = reinterpret_cast<u64>(block);
+    const u8 *words = reinterpret_cast<const u8 *>(address & ~3ull);
+    __builtin_assume(__isGlobal(words));
+#pragma unroll
+    for (int i = 0; i < N; ++i) out[i] = load32(words + 4 * i);
+    return u32(address & 3u) * 8;
+}
+
+// The word that begins at bit `shift`, at most 32, of two.
+DEVICE u32 word_from(const u32 *two, u32 shift) { return __funnelshift_rc(two[0], two[1], shift); }
+
 // Byte `index` of `bytes`, less `centre`. The byte is put into the mantissa of 2^23, which costs
 // a permutation and a subtraction; the conversion instruction runs at a quarter of their rate.
 DEVICE float byte_to_float(u32 bytes, int index, float centre) {

@@ -87,124 +87,131 @@ struct Q8_0 : Untabled {
     }
 };
 
-// Low nibbles of bytes 8·lane … are values of the first half of a block, high ones of the second.
+// A lane takes a block: low nibbles of its last 16 bytes are values of the first half, high ones of
+// the second.
 struct Nibbles32 : Untabled {
-    static constexpr int BLOCK = 32, LANES = 2, VALUES = 16, GROUPS = 1, RUN = 8;
+    static constexpr int BLOCK = 32, LANES = 1, VALUES = 32, GROUPS = 1, RUN = 16;
     static constexpr bool INTEGERS = true;
-    static constexpr DEVICE int at(int lane, int i) { return 16 * (i / 8) + 8 * lane + i % 8; }
+    static constexpr DEVICE int at(int, int i) { return i; }
 };
 
 struct Q4_0 : Nibbles32 {
     static constexpr int BYTES = 18;
     static constexpr bool OFFSETS = false;
-    static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
-        u32 bytes[2];
-        load_words<2>(block + 2 + 8 * lane, bytes);
+    static DEVICE void read(const u8 *block, int, u32 *q, float *scale, float *) {
+        u32 words[5];
+        const u32 shift = load_around<5>(block, words);
 #pragma unroll
-        for (int w = 0; w < 2; ++w) {
-            q[w] = less(bytes[w] & LOW_NIBBLES, 8);
-            q[2 + w] = less((bytes[w] >> 4) & LOW_NIBBLES, 8);
+        for (int w = 0; w < 4; ++w) {
+            const u32 bytes = word_from(words + w, shift + 16);
+            q[w] = less(bytes & LOW_NIBBLES, 8), q[4 + w] = less((bytes >> 4) & LOW_NIBBLES, 8);
         }
-        scale[0] = half_to_float(load16(block));
+        scale[0] = half_to_float(u16(words[0] >> shift));
     }
 };
 
 struct Q4_1 : Nibbles32 {
     static constexpr int BYTES = 20;
     static constexpr bool OFFSETS = true;
-    static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *offset) {
+    static DEVICE void read(const u8 *block, int, u32 *q, float *scale, float *offset) {
         const u32 pair = load32(block);
 #pragma unroll
-        for (int w = 0; w < 2; ++w) {
-            const u32 bytes = load32(block + 4 + 8 * lane + 4 * w);
-            q[w] = bytes & LOW_NIBBLES, q[2 + w] = (bytes >> 4) & LOW_NIBBLES;
+        for (int w = 0; w < 4; ++w) {
+            const u32 bytes = load32(block + 4 + 4 * w);
+            q[w] = bytes & LOW_NIBBLES, q[4 + w] = (bytes >> 4) & LOW_NIBBLES;
         }
         scale[0] = half_to_float(u16(pair)), offset[0] = half_to_float(u16(pair >> 16));
     }
 };
 
 // The low four bits of `bits`, each as bit 4 of a byte.
-DEVICE u32 fifth_bits(u32 bits) {
-    return ((bits & 1u) << 4) | ((bits & 2u) << 11) | ((bits & 4u) << 18) | ((bits & 8u) << 25);
-}
+DEVICE u32 fifth_bits(u32 bits) { return ((bits & 15u) * 0x02040810u) & 0x10101010u; }
 
 struct Q5_0 : Nibbles32 {
     static constexpr int BYTES = 22;
     static constexpr bool OFFSETS = false;
-    static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
-        u32 bytes[2];
-        load_words<2>(block + 6 + 8 * lane, bytes);
+    static DEVICE void read(const u8 *block, int, u32 *q, float *scale, float *) {
+        u32 words[6];
+        const u32 shift = load_around<6>(block, words), high = word_from(words, shift + 16);
 #pragma unroll
-        for (int w = 0; w < 2; ++w) {
-            const u32 high = load32_even(block + 2) >> (8 * lane + 4 * w);
-            q[w] = less((bytes[w] & LOW_NIBBLES) | fifth_bits(high), 16);
-            q[2 + w] = less(((bytes[w] >> 4) & LOW_NIBBLES) | fifth_bits(high >> 16), 16);
+        for (int w = 0; w < 4; ++w) {
+            const u32 bytes = word_from(words + 1 + w, shift + 16);
+            q[w] = less((bytes & LOW_NIBBLES) | fifth_bits(high >> (4 * w)), 16);
+            q[4 + w] = less(((bytes >> 4) & LOW_NIBBLES) | fifth_bits(high >> (16 + 4 * w)), 16);
         }
-        scale[0] = half_to_float(load16(block));
+        scale[0] = half_to_float(u16(words[0] >> shift));
     }
 };
 
 struct Q5_1 : Nibbles32 {
     static constexpr int BYTES = 24;
     static constexpr bool OFFSETS = true;
-    static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *offset) {
-        const u32 pair = load32(block);
+    static DEVICE void read(const u8 *block, int, u32 *q, float *scale, float *offset) {
+        const u32 pair = load32(block), high = load32(block + 4);
 #pragma unroll
-        for (int w = 0; w < 2; ++w) {
-            const u32 high = load32(block + 4) >> (8 * lane + 4 * w);
-            const u32 bytes = load32(block + 8 + 8 * lane + 4 * w);
-            q[w] = (bytes & LOW_NIBBLES) | fifth_bits(high);
-            q[2 + w] = ((bytes >> 4) & LOW_NIBBLES) | fifth_bits(high >> 16);
+        for (int w = 0; w < 4; ++w) {
+            const u32 bytes = load32(block + 8 + 4 * w);
+            q[w] = (bytes & LOW_NIBBLES) | fifth_bits(high >> (4 * w));
+            q[4 + w] = ((bytes >> 4) & LOW_NIBBLES) | fifth_bits(high >> (16 + 4 * w));
         }
         scale[0] = half_to_float(u16(pair)), offset[0] = half_to_float(u16(pair >> 16));
     }
 };
 
-// The four table entries that the low four nibbles of `nibbles` name, lowest first. `table` holds
-// 16 signed bytes. A permutation chooses among eight bytes, so both halves are looked up and bit
-// 3 of each nibble chooses between them.
-DEVICE u32 look_up(const u32 *table, u32 nibbles) {
-    const u32 places = nibbles & 0x7777u;
-    const u32 low = __byte_perm(table[0], table[1], places);
-    const u32 high = __byte_perm(table[2], table[3], places);
-    return __byte_perm(low, high, 0x3210u | ((nibbles & 0x8888u) >> 1));
-}
+// Formats whose nibbles are indices into 16 signed bytes, BYTES0 to BYTES3. An instruction has room
+// for one constant: the others are in the table, since lanes would load them for each instruction.
+template <u32 BYTES0, u32 BYTES1, u32 BYTES2, u32 BYTES3> struct Codebook {
+    static constexpr int TABLE = 3;
+    static DEVICE u32 entry(u32 i) { return i == 0 ? BYTES0 : i == 1 ? BYTES2 : 0x32103210u; }
 
-// Entries of the low nibbles of four bytes, and of the high ones.
-DEVICE void look_up_nibbles(const u32 *table, u32 bytes, u32 &low, u32 &high) {
-    const u32 first = look_up(table, bytes), second = look_up(table, bytes >> 16);
-    low = __byte_perm(first, second, 0x6420u), high = __byte_perm(first, second, 0x7531u);
-}
+    // What the low nibbles of four bytes name, and what the high ones do. A permutation chooses among
+    // eight bytes, so both halves are looked up and bit 3 of each nibble chooses between them.
+    static DEVICE void choose(const u32 *table, u32 bytes, u32 &low, u32 &high) {
+        const u32 places = bytes & 0x77777777u, halves = ((bytes >> 1) & 0x44444444u) | table[2];
+        u32 found[2];
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+            found[k] = permute(permute(table[0], BYTES1, places >> (16 * k)),
+                               permute(table[1], BYTES3, places >> (16 * k)), halves >> (16 * k));
+        low = permute(found[0], found[1], 0x6420u), high = permute(found[0], found[1], 0x7531u);
+    }
+};
+using CodebookIQ4 = Codebook<IQ4_BYTES>;
+using CodebookMXFP4 = Codebook<MXFP4_BYTES>;
 
-struct IQ4_NL : Nibbles32 {
+struct IQ4_NL : Nibbles32, CodebookIQ4 {
+    using CodebookIQ4::TABLE;
     static constexpr int BYTES = 18;
     static constexpr bool OFFSETS = false;
-    static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
-        const u32 table[4] = IQ4_TABLE;
-        u32 bytes[2];
-        load_words<2>(block + 2 + 8 * lane, bytes);
+    static DEVICE void read(const u8 *block, int, u32 *q, float *scale, float *) {
+        const u32 *table = table_of<IQ4_NL>();
+        u32 words[5];
+        const u32 shift = load_around<5>(block, words);
 #pragma unroll
-        for (int w = 0; w < 2; ++w) look_up_nibbles(table, bytes[w], q[w], q[2 + w]);
-        scale[0] = half_to_float(load16(block));
+        for (int w = 0; w < 4; ++w) choose(table, word_from(words + w, shift + 16), q[w], q[4 + w]);
+        scale[0] = half_to_float(u16(words[0] >> shift));
     }
 };
 
-// Half of the E8M0 scale 2^(exponent - 127), down to the subnormal 2^-128.
+// Half of the E8M0 scale 2^(exponent - 127): its bits, down to the subnormals of exponents 0 and 1,
+// which are greater than what the first product makes of them.
 DEVICE float half_power(u32 exponent) {
-    return __uint_as_float(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+    const int normal = int(exponent * 0x00800000u - 0x00800000u);
+    return __int_as_float(max(normal, int(exponent * 0x00200000u + 0x00200000u)));
 }
 
 // The table holds twice the values of E2M1.
-struct MXFP4 : Nibbles32 {
+struct MXFP4 : Nibbles32, CodebookMXFP4 {
+    using CodebookMXFP4::TABLE;
     static constexpr int BYTES = 17;
     static constexpr bool OFFSETS = false;
-    static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
-        const u32 table[4] = MXFP4_TABLE;
-        u32 bytes[2];
-        load_words<2>(block + 1 + 8 * lane, bytes);
+    static DEVICE void read(const u8 *block, int, u32 *q, float *scale, float *) {
+        const u32 *table = table_of<MXFP4>();
+        u32 words[5];
+        const u32 shift = load_around<5>(block, words);
 #pragma unroll
-        for (int w = 0; w < 2; ++w) look_up_nibbles(table, bytes[w], q[w], q[2 + w]);
-        scale[0] = half_power(block[0]);
+        for (int w = 0; w < 4; ++w) choose(table, word_from(words + w, shift + 8), q[w], q[4 + w]);
+        scale[0] = half_power((words[0] >> shift) & 255u);
     }
 };
 
@@ -366,14 +373,15 @@ struct Strips256 : Super {
 };
 
 // Half scale, 8 sub-scales of 6 bits (minus 32), 128 bytes of indices.
-struct IQ4_XS : Strips256 {
+struct IQ4_XS : Strips256, CodebookIQ4 {
+    using CodebookIQ4::TABLE;
     static constexpr int BYTES = 136, GROUPS = 1;
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
-        const u32 table[4] = IQ4_TABLE;
+        const u32 *table = table_of<IQ4_XS>();
         const uint2 first = load64(block + 8 + 16 * lane), second = load64(block + 16 + 16 * lane);
         const u32 bytes[4] = {first.x, first.y, second.x, second.y};
 #pragma unroll
-        for (int w = 0; w < 4; ++w) look_up_nibbles(table, bytes[w], q[w], q[4 + w]);
+        for (int w = 0; w < 4; ++w) choose(table, bytes[w], q[w], q[4 + w]);
         const uint2 head = load64(block);
         const u32 low = (head.y >> (4 * lane)) & 15u, high = (head.x >> (16 + 2 * lane)) & 3u;
         const float sub_scale = byte_to_float(low | (high << 4), 0, 32.0f);

@@ -220,6 +220,9 @@ static inline u32 permute(u32 a, u32 b, u32 selectors) {
 static inline u32 __funnelshift_r(u32 low, u32 high, u32 shift) {
     return u32((u64(high) << 32 | low) >> (shift & 31));
 }
+static inline u32 __funnelshift_rc(u32 low, u32 high, u32 shift) {
+    return u32((u64(high) << 32 | low) >> min(shift, 32u));
+}
 
 static inline float half_to_float(u16 bits) { return float(bits_as<_Float16>(bits)); }
 static inline u16 float_to_half(float value) { return bits_as<u16>(_Float16(value)); }
