@@ -27,6 +27,7 @@ from stratadesk.tui.live_control import LiveControl
 from stratadesk.tui.messages import EngineWoke, TellEngine
 from stratadesk.tui.options import USUAL, AppOptions
 from stratadesk.tui.ports import Discover, EnginePort
+from stratadesk.tui.reload_choices import RELOAD_FIELDS
 from stratadesk.tui.screens.chat_screen import ChatScreen
 from stratadesk.tui.screens.help_screen import HelpScreen
 from stratadesk.tui.screens.picker_screen import PickerScreen
@@ -99,6 +100,7 @@ class StrataDeskApp(App[None]):
             options.foresee,
             self._next_theme,
             options.fixed,
+            self._keeps,
         )
         self._exit_status = ExitStatus()
         self._interrupted_at = float("-inf")
@@ -165,7 +167,7 @@ class StrataDeskApp(App[None]):
 
     def action_choose_model(self) -> None:
         """Offer the models on this machine."""
-        if self.screen is self._chat_screen:
+        if self.screen is self._chat_screen or isinstance(self.screen, SettingsScreen):
             self.push_screen(PickerScreen(self._discover), self._chosen)
 
     def action_cycle_alias(self) -> None:
@@ -182,8 +184,6 @@ class StrataDeskApp(App[None]):
             self._say("There is no model to load again.")
             return
         self._chat_screen.chat.stop()
-        if isinstance(self.screen, SettingsScreen):
-            self.screen.dismiss()
         self._load(self._model)
 
     def action_show_settings(self) -> None:
@@ -259,6 +259,8 @@ class StrataDeskApp(App[None]):
             self._load(model)
 
     def _load(self, model: Path) -> None:
+        if isinstance(self.screen, SettingsScreen):
+            self.screen.dismiss()
         self._model = model
         self._chat_screen.chat.expect_model()
         self._chat_screen.chat.sampling = self._cards.sampling(model, self._sampling)
@@ -287,8 +289,13 @@ class StrataDeskApp(App[None]):
         self.notify(words, markup=False)
 
     def _keep(self, key: str, value: object) -> None:
-        if self._cards.keeps(key, self._control.settings):
+        if self._keeps(key):
             self._keeper.keep(key, value, self._write_kept)
+
+    def _keeps(self, key: str) -> bool:
+        """Whether a choice is one for the next start; those for a load are so together."""
+        together = RELOAD_FIELDS if key in RELOAD_FIELDS else (key,)
+        return all(self._cards.keeps(each, self._control.settings) for each in together)
 
     @work(thread=True, exclusive=True, group="keeper")
     def _write_kept(self) -> None:

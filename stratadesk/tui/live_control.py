@@ -3,15 +3,19 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from stratadesk.engine.commands import Command, EngineSettings, SetHeadAlias
-from stratadesk.engine.events import Event, Failure
+from stratadesk.engine.commands import Command, Device, EngineSettings, SetHeadAlias
+from stratadesk.engine.events import Event, Failure, ModelLoaded
 from stratadesk.engine.vram.plan_settings import HeadAlias
+from stratadesk.keys import find_key
 from stratadesk.tui.monitor_state import MonitorState
-from stratadesk.tui.reload_choices import RELOAD_CHOICES, ReloadChoice, kept_value
+from stratadesk.tui.reload_choices import ReloadChoice, kept_value, waiting, with_choices_of
 from stratadesk.tui.reserve_dial import Later, ReserveDial
 from stratadesk.units import MIB
 
+OWN_CARD = "This model has a card of its own. Kept for the next one that has not:"
 NO_CARD = "This model is on no card: there is no memory to share out."
+NOTHING_LENT = "Prompts cannot borrow the head's memory on a real card yet."
+ALL_ON_CARD = "All of this model stays on the card: there is nothing to choose here."
 
 
 class LiveControl:
@@ -38,6 +42,10 @@ class LiveControl:
         self._say = say
         self._changed = changed
         self._alias: HeadAlias | None = None
+        self._unsaid = ""
+        """What is to be said once the model is loaded: remarks from before are over then."""
+        self._left: tuple[EngineSettings, EngineSettings] | None = None
+        """Of the card that is not in use now: `settings` and `loaded` as they were on it."""
 
     @property
     def waits_for_reload(self) -> bool:
@@ -57,6 +65,9 @@ class LiveControl:
         """Go on to the next of auto, on and off."""
         if state.settings is None:
             self._say(NO_CARD)
+            return
+        if self.loaded.device is Device.CUDA:
+            self._say(NOTHING_LENT)
             return
         choices = list(HeadAlias)
         now = self._alias or state.settings.alias_next
@@ -82,8 +93,8 @@ class LiveControl:
 
     def choose(self, choice: ReloadChoice, state: MonitorState) -> None:
         """Go on to the next value of a setting that needs a reload."""
-        if choice.on_card and not state.has_card:
-            self._say(NO_CARD)
+        if not choice.means_something(self.settings, has_card=state.has_card):
+            self._say(ALL_ON_CARD if state.has_card else NO_CARD)
             return
         self.settings = choice.next(self.settings)
         self._changed()
@@ -93,14 +104,23 @@ class LiveControl:
         self._keep(key, value)
 
     def fit(self, fitted: Callable[[EngineSettings], EngineSettings]) -> None:
-        """Fit the settings to the model that is loaded next; that is no choice of the user's."""
+        """Fit the settings to the model that is loaded next; that is no choice of the user's.
+
+        A model may have a card of its own. What was chosen for the card that is left, and not
+        loaded yet, is not for that model: it waits until the other card is back.
+        """
+        left = self.settings, self.loaded
         self.settings, self.loaded = fitted(self.settings), fitted(self.loaded)
+        if self.settings.machine is left[0].machine:
+            return
+        back, self._left = self._left or (self.loaded, self.loaded), left
+        self.settings, self.loaded = (with_choices_of(each, self.loaded) for each in back)
+        self._note_what_waits(*left)
 
     def settle(self) -> EngineSettings:
         """Return the settings to load with, and keep what was chosen for the next start."""
-        for choice in RELOAD_CHOICES:
-            if choice.read(self.settings) != choice.read(self.loaded):
-                self._keep(choice.field, kept_value(choice, self.settings))
+        for choice in waiting(self.settings, self.loaded):
+            self._keep(choice.field, kept_value(choice, self.settings))
         self.loaded = self.settings
         self._changed()
         return self.settings
@@ -113,10 +133,21 @@ class LiveControl:
 
     def follow(self, state: MonitorState, batch: tuple[Event, ...]) -> None:
         """Notice what the engine has taken over, or refused."""
+        if self._unsaid and any(isinstance(event, ModelLoaded) for event in batch):
+            self._say(self._unsaid)
+            self._unsaid = ""
         refused = any(isinstance(event, Failure) and event.request_id is None for event in batch)
         if refused or state.settings is None or state.settings.alias_next is self._alias:
             self._alias = None
         self.dial.follow(state)
+
+    def _note_what_waits(self, settings: EngineSettings, loaded: EngineSettings) -> None:
+        chosen = [
+            f"{find_key(choice.key_id).label} {choice.words(settings)}"
+            for choice in waiting(settings, loaded)
+        ]
+        if chosen:
+            self._unsaid = f"{OWN_CARD} {', '.join(chosen)}."
 
     def _reserve_asked(self, reserve: int) -> None:
         self._keep_in_plan(reserve=reserve)

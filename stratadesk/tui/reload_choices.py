@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from stratadesk.engine.commands import EngineSettings, KvFormat
+from stratadesk.engine.commands import Device, EngineSettings, KvFormat
 
 Value = int | str | None
 
@@ -13,7 +13,8 @@ class ReloadChoice:
     """A setting with the key that changes it, its name in the settings file, and its values.
 
     `read` takes the value out of the engine's settings, `write` returns settings with another
-    one. `on_card` tells that it means nothing without a card.
+    one. `on_card` tells that it means nothing without a card, `streams` that it means nothing
+    where a card holds all of a model.
     """
 
     key_id: str
@@ -22,6 +23,13 @@ class ReloadChoice:
     read: Callable[[EngineSettings], Value]
     write: Callable[[EngineSettings, Value], EngineSettings]
     on_card: bool = False
+    streams: bool = False
+
+    def means_something(self, settings: EngineSettings, *, has_card: bool) -> bool:
+        """Whether a model with these settings, on a card or not, is loaded differently by it."""
+        if settings.device is Device.CUDA:
+            return not self.streams
+        return has_card or not self.on_card
 
     def next(self, settings: EngineSettings) -> EngineSettings:
         """Return `settings` with the next value; after one that is not listed comes the first."""
@@ -79,6 +87,7 @@ RELOAD_CHOICES = (
         (0, 256, 512, 1024, 2048, 4096, 8192),
         _chunk,
         _with_chunk,
+        streams=True,
     ),
     ReloadChoice(
         "set_cache",
@@ -87,6 +96,7 @@ RELOAD_CHOICES = (
         _cache,
         _with_cache,
         on_card=True,
+        streams=True,
     ),
     ReloadChoice(
         "set_kv",
@@ -103,6 +113,21 @@ RELOAD_CHOICES = (
         _with_context,
     ),
 )
+
+
+RELOAD_FIELDS = frozenset(choice.field for choice in RELOAD_CHOICES)
+
+
+def waiting(settings: EngineSettings, loaded: EngineSettings) -> tuple[ReloadChoice, ...]:
+    """Return what was chosen since the load with `loaded`."""
+    return tuple(each for each in RELOAD_CHOICES if each.read(settings) != each.read(loaded))
+
+
+def with_choices_of(source: EngineSettings, settings: EngineSettings) -> EngineSettings:
+    """Return `settings` with all that is chosen here as it is in `source`."""
+    for choice in RELOAD_CHOICES:
+        settings = choice.write(settings, choice.read(source))
+    return settings
 
 
 def kept_value(choice: ReloadChoice, settings: EngineSettings) -> Value:

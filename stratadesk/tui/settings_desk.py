@@ -10,7 +10,10 @@ from stratadesk.tui.ports import Foresee, Prospect
 
 
 class SettingsDesk:
-    """Reads the app's state whenever it is asked; `fixed` names what was given for this run."""
+    """Reads the app's state whenever it is asked; `fixed` names what was given for this run.
+
+    `keeps` tells whether a choice of the name is one for the next start.
+    """
 
     def __init__(
         self,
@@ -21,9 +24,11 @@ class SettingsDesk:
         foresee: Foresee,
         next_theme: Callable[[], None],
         fixed: frozenset[str],
+        keeps: Callable[[str], bool],
     ) -> None:
         self.control = control
         self.fixed = fixed
+        self.keeps = keeps
         self.next_theme = next_theme
         self.foreseen: tuple[EngineSettings, Prospect | None] | None = None
         """Settings and what they would give, for those looked into last."""

@@ -36,7 +36,7 @@ def settings_rows(
                 choice.words(control.settings),
                 _note(NOTES[choice.key_id], choice.field, fixed),
                 pending=choice.read(control.settings) != choice.read(control.loaded),
-                idle=choice.on_card and not state.has_card,
+                idle=not choice.means_something(control.settings, has_card=state.has_card),
             )
             for choice in RELOAD_CHOICES
         ),
@@ -51,7 +51,10 @@ def reload_words(
         return "", ""
     load_s = state.model.load_s if state.model else 0.0
     took = f" (it took {load_s:.1f} s)" if load_s else ""
-    again = f"{find_key('reload').caption} loads the model again{took}; the chat is kept."
+    again = (
+        f"{find_key('reload').caption} loads the model again{took}, "
+        f"{find_key('model').caption} another one; the chat is kept."
+    )
     if prospect is None:
         return "What it gives is being worked out …", again
     if prospect.trouble:

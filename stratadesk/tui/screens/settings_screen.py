@@ -18,6 +18,7 @@ from stratadesk.tui.settings_rows import reload_words, settings_rows
 from stratadesk.tui.widgets.settings_table import SettingsTable
 
 HELP = "One key each. Esc goes back; what waits for a reload is then forgotten."
+OWN_CARD = "This model has a card of its own: for the next start, only the look is kept."
 MOST_MIB = 10_000_000
 
 
@@ -43,6 +44,7 @@ class SettingsScreen(ModalScreen[None]):
         self._change = Static("", id="settings-change", markup=False)
         self._prospect = Static("", id="settings-prospect", markup=False)
         self._again = Static("", id="settings-reload", markup=False)
+        self._own = Static("", id="settings-own", markup=False)
         self._typed = Input(placeholder="reserve in MiB", type="integer", id="settings-reserve")
 
     def compose(self) -> ComposeResult:
@@ -55,6 +57,7 @@ class SettingsScreen(ModalScreen[None]):
             yield self._prospect
             yield self._again
             yield Static(HELP, id="settings-help")
+            yield self._own
 
     def on_mount(self) -> None:
         """Begin without the line for typing."""
@@ -65,6 +68,7 @@ class SettingsScreen(ModalScreen[None]):
         """Draw what is set and wanted now."""
         desk = self._desk
         self._table.show(settings_rows(desk.state, desk.control, desk.look, desk.fixed))
+        _write(self._own, "" if desk.keeps("max_context") else OWN_CARD)
         _write(self._change, desk.control.dial.words(desk.state))
         prospect = self._prospect_known
         words, again = reload_words(desk.state, desk.control, prospect)
