@@ -22,7 +22,8 @@ SIZE = (160, 50)
 KEYS = "αβγδεζηθικλμνξοπρστυφχψω"
 """Letters that are in no answer, so that a frame that holds one answers a key."""
 KEY_EVERY_S = 0.25
-BEAT_S = 0.005
+BEAT_S = 0.02
+"""How often the app's thread is asked how late it is: asking takes CPU, too, of the same thread."""
 SETTLE_S = 0.5
 GIVE_UP_S = 120.0
 
@@ -45,7 +46,7 @@ class CountingDriver(HeadlessDriver):
     frames = 0
     written = 0
     _awaited = ""
-    _seen_at: float | None = None
+    _seen: "asyncio.Future[float] | None" = None
 
     @property
     def is_headless(self) -> bool:
@@ -56,7 +57,9 @@ class CountingDriver(HeadlessDriver):
         """Count what is written, and note when the awaited letter is among it."""
         self.written += len(data)
         if self._awaited and self._awaited in data:
-            self._awaited, self._seen_at = "", time.monotonic()
+            self._awaited = ""
+            if self._seen is not None and not self._seen.done():
+                self._seen.set_result(time.monotonic())
 
     def flush(self) -> None:
         """A frame is complete."""
@@ -68,11 +71,10 @@ class CountingDriver(HeadlessDriver):
         Raises:
             TimeoutError: none does.
         """
-        self._awaited, self._seen_at = letter, None
+        self._awaited, self._seen = letter, asyncio.get_running_loop().create_future()
         pressed = time.monotonic()
         self.send_message(events.Key(letter, letter))
-        await until(lambda: self._seen_at is not None, every=0.001)
-        return (self._seen_at or pressed) - pressed
+        return await asyncio.wait_for(self._seen, GIVE_UP_S) - pressed
 
 
 class Overheard:
