@@ -218,7 +218,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["-n", "0"], "-n 0"),
+            (["-n", "0"], "'0' is not a whole number from 1"),
             (["--file", "none.txt"], "none.txt cannot be read"),
             (["--file", "{empty}"], "has no line with text"),
             (["--file", "{latin}"], "is not UTF-8 at byte 3"),

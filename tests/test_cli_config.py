@@ -139,7 +139,7 @@ def test_validate_checks_both_files_that_would_be_used(
 
 def test_validate_of_nothing_is_bad_usage(capsys: Output) -> None:
     assert main(["config", "validate", "none.toml"]) == ExitCode.USAGE
-    assert "There is no file none.toml" in capsys.readouterr().err
+    assert "There is no file 'none.toml'" in capsys.readouterr().err
 
 
 def test_path_is_where_set_writes(capsys: Output) -> None:

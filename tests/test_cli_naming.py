@@ -43,7 +43,7 @@ def test_no_name_is_no_model(
 ) -> None:
     small_model().write(Path("only.gguf"))
     assert main([command[0], "-m", name, *command[1:]]) == ExitCode.USAGE
-    assert "-m names no model" in capsys.readouterr().err
+    assert "No model is named" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -199,6 +199,13 @@ def test_a_file_called_guide_is_taken_before_the_bundled_one(
     assert model_path("guide") == tiny_guide
     (tmp_path / "guide").write_bytes(b"GGUF")
     assert model_path("guide") == Path("guide")
+
+
+def test_an_address_is_told_as_one(own_home: Path) -> None:
+    for address in ("https://huggingface.co/a/b.gguf", "hf.co/a/b"):
+        with pytest.raises(GgufError, match="is an address, and nothing is downloaded") as caught:
+            model_path(address)
+        assert address in caught.value.sentence
 
 
 def test_without_a_guide_its_name_is_told_by_what_switched_it_off(own_home: Path) -> None:

@@ -120,6 +120,12 @@ def test_flags_before_the_command_are_kept() -> None:
         ([*RUN, "--tokens", "1"], "--tokens: not allowed with argument -p/--prompt"),
         (["tokenize", "hi"], "required: -m/--model"),
         (["run", "-m", "x.gguf"], "-p/--prompt --tokens is required"),
+        (["plan", "-m", "x", "--device", "auto"], "--device: 'auto' is not one of cuda, host."),
+        (["bench", "tui", "-n", "0"], "'0' is not a whole number from 100"),
+        (["bench", "tui", "--speed", "0"], "'0' is not a number from 1"),
+        (["bench", "tui", "--runs", "0"], "'0' is not a whole number from 1"),
+        (["bench", "routing", "-n", "-1"], "'-1' is not a whole number from 1"),
+        (["bench", "host-kernels", "--seconds", "nan"], "'nan' is not a number from 0.001"),
         (["launch"], "There is no command 'launch'"),
         ([*RUN, "--tmep", "0"], "stratadesk run has no flag '--tmep'"),
     ],
@@ -146,6 +152,25 @@ def test_bad_usage_is_one_sentence(arguments: list[str], said: str) -> None:
         ([*RUN, "-ctk", "q8_0"], "Use --kv."),
         ([*RUN, "-fa"], "Leave it out."),
         (["plan", "-m", "x", "-ngl", "9"], "--vram-reserve-mib"),
+        (["list"], "stratadesk models lists"),
+        (["pull", "qwen3"], "Nothing is downloaded"),
+        (["serve"], "There is no server"),
+        (["-c", "4096", "guide"], "Did you mean stratadesk -m guide?"),
+        (["config", "get", "temp"], "stratadesk config show lists every setting"),
+        (["run", "m.gguf"], 'Did you mean -m m.gguf -p "TEXT"? '),
+        (["run", "qwen3:30b", "Why?"], 'Did you mean -m qwen3:30b -p "Why?"? '),
+        (["run", "m.gguf", "-p", "hi"], "Did you mean -m m.gguf? "),
+        (["run", "m.gguf", "--tokens", "1"], "Did you mean -m m.gguf? "),
+        (["run", "-m", "m.gguf", "hi"], 'Did you mean -p "hi"? '),
+        (["run", "Why is it so?"], 'Did you mean -p "Why is it so?"? '),
+        (["run", "-m", "m.gguf", 'a"$(b)'], 'Did you mean -p "TEXT"? '),
+        (["plan", "m.gguf"], "Did you mean -m m.gguf? "),
+        (["plan", "-m", "m.gguf", "more"], "See stratadesk plan --help."),
+        (["inspect", "-m", "m.gguf"], "Write stratadesk inspect MODEL."),
+        ([*RUN, "--temperature", "0"], "Did you mean --temp?"),
+        ([*RUN, "-v"], "See stratadesk run --help."),
+        ([*RUN, "-sys", "x"], "Write there what the model shall be."),
+        ([*RUN, "--max-tokens", "9"], "Use -n."),
     ],
 )
 def test_what_was_meant_is_said(arguments: list[str], remedy: str) -> None:
@@ -153,6 +178,37 @@ def test_what_was_meant_is_said(arguments: list[str], remedy: str) -> None:
         parse(*arguments)
     assert remedy in caught.value.remedy
     assert "\n" not in str(caught.value)
+
+
+def test_a_flag_that_is_none_is_not_taken_for_the_beginning_of_others() -> None:
+    with pytest.raises(UsageError, match="stratadesk logits has no flag '-c'"):
+        parse("logits", "-m", "x", "--tokens", "1", "-o", "out.npz", "-c", "5")
+    assert parse("run", "-mx.gguf", "-phi", "-n5").max_tokens == 5
+
+
+def test_a_help_says_what_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    """Words without a place are looked for as if nothing were."""
+    parser = build_parser()
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"has no place for 'm\.gguf'"):
+            parser.parse_args(["logits", "m.gguf"])
+    with pytest.raises(SystemExit):
+        parser.parse_args(["logits", "--help"])
+    usage = " ".join(capsys.readouterr().out.split())
+    assert "-m MODEL (--tokens IDS | --tokens-file F.json) -o OUT.npz" in usage
+
+
+def test_every_command_below_a_command_says_what_it_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words, purpose in (
+        (("config", "show"), "Print every setting and who decides it."),
+        (("config", "unset"), "Take one value out of this user's settings."),
+        (("bench", "tui"), "What the screen costs while an answer is written."),
+    ):
+        with pytest.raises(SystemExit):
+            parse(*words, "--help")
+        assert purpose in capsys.readouterr().out
 
 
 def test_flags_of_other_programs_are_not_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:

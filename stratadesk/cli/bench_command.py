@@ -2,6 +2,8 @@
 
 import argparse
 
+from stratadesk.cli.subcommands import add_command
+
 NAME = "bench"
 PURPOSE = "measure this program on this machine"
 EXAMPLES = """\
@@ -20,11 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from stratadesk.cli import bench_host_kernels, bench_routing, bench_tui
 
     subjects = parser.add_subparsers(dest="subject", metavar="SUBJECT", required=True)
-    bench_tui.add_arguments(subjects.add_parser("tui", help="what the screen costs"))
-    kernels = subjects.add_parser("host-kernels", help=bench_host_kernels.PURPOSE)
-    bench_host_kernels.add_arguments(kernels)
-    routing = subjects.add_parser("routing", help=bench_routing.PURPOSE)
-    bench_routing.add_arguments(routing)
+    for name, subject in (
+        ("tui", bench_tui),
+        ("host-kernels", bench_host_kernels),
+        ("routing", bench_routing),
+    ):
+        subject.add_arguments(add_command(subjects, name, subject.PURPOSE))
 
 
 def bench(arguments: argparse.Namespace) -> int:

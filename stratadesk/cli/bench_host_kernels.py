@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any
 from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
+from stratadesk.settings import Flag
 
 if TYPE_CHECKING:
     from stratadesk.kernels.host.speed import Speed
 
 PURPOSE = "how fast each tensor format is computed on the CPU"
-SECONDS = 0.5
+TIME = Flag(
+    "seconds",
+    ("--seconds",),
+    float,
+    0.5,
+    "time for each format; the fastest run counts",
+    low=0.001,
+    high=3600,
+)
 _GIGA = 1e9
 _SOURCES = {
     "cache": "the same in every run: what fits stays in the CPU's cache",
@@ -22,6 +31,8 @@ _SOURCES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let `parser` take which formats to measure and for how long."""
+    from stratadesk.cli.parser import add_number
+
     parser.add_argument(
         "--format",
         metavar="NAME",
@@ -29,13 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="measure this one only, such as Q4_K; may be repeated (default: all)",
     )
-    parser.add_argument(
-        "--seconds",
-        metavar="X",
-        type=float,
-        default=SECONDS,
-        help=f"time for each format; the fastest run counts (default {SECONDS})",
-    )
+    add_number(parser, TIME)
     parser.add_argument(
         "--from-memory",
         action="store_true",
@@ -49,11 +54,9 @@ def bench_host_kernels(arguments: argparse.Namespace) -> int:
     """Print weights/s and GB/s of each format beside the speed of copying memory.
 
     Raises:
-        UsageError: a format that the host backend does not compute, or a time of 0 or less.
+        UsageError: a format that the host backend does not compute.
     """
     names = _names(arguments.format)
-    if not 0 < arguments.seconds < float("inf"):
-        raise UsageError(f"--seconds {arguments.seconds} is not a time.", "Give more than 0.")
     start_logging()
     _use_kept_kernels()
     import numba

@@ -10,6 +10,7 @@ from stratadesk.cli.run import answering_model
 from stratadesk.errors import UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
+from stratadesk.settings import MOST_TOKENS, Flag
 from stratadesk.units import MIB
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from stratadesk.engine.vram.cache_counters import CacheCounters
 
 PURPOSE = "which experts a model uses, and how often a cache of some of them would hit"
-TOKENS = 64
+MOST_WRITTEN = Flag(
+    "tokens", ("-n", "--tokens"), int, 64, "most tokens of an answer", low=1, high=MOST_TOKENS
+)
 MOST_TEXT = 16 * MIB
 """Bytes of a file of questions: more is no such file, and would fill the memory."""
 
@@ -54,10 +57,12 @@ BAR_CELLS = 32
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let `parser` take the model, the text and how much is written."""
+    from stratadesk.cli.parser import add_number
+
     add = parser.add_argument
     add("-m", "--model", metavar="MODEL", help="measure this one (default: as for run)")
     add("--file", metavar="F.txt", help="ask what stands in the lines of this file, one each")
-    add("-n", "--tokens", metavar="N", type=int, default=TOKENS, help="most tokens of an answer")
+    add_number(parser, MOST_WRITTEN)
     add("--json", action="store_true", default=False, help="print one JSON object")
 
 
@@ -65,15 +70,13 @@ def bench_routing(arguments: argparse.Namespace) -> int:
     """Have the model answer, print its use of experts and the hits, and return the exit code.
 
     Raises:
-        UsageError: no question, no tokens to write, or a model without experts.
+        UsageError: no question, or a model without experts.
         StrataDeskError: the model cannot be loaded.
     """
     import json
 
     from stratadesk.settings_order import decide
 
-    if arguments.tokens < 1:
-        raise UsageError(f"-n {arguments.tokens} lets nothing be written.", "Give 1 or more.")
     source = "built-in" if "file" not in arguments else arguments.file
     questions = QUESTIONS if "file" not in arguments else questions_in(Path(arguments.file))
     model = answering_model(decide(vars(arguments)))

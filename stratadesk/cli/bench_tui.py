@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING
 from stratadesk.cli.model_argument import model_path
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
+from stratadesk.settings import MOST_TOKENS, Flag
 
 if TYPE_CHECKING:
     from stratadesk.cli.bench_screen import Measured
 
 SPEED, TOKENS, RUNS = 200.0, 10_000, 5
+PURPOSE = "what the screen costs while an answer is written"
+NUMBERS = (
+    Flag(
+        "tokens", ("-n", "--tokens"), int, TOKENS, "tokens of the answer", low=100, high=MOST_TOKENS
+    ),
+    Flag(
+        "speed", ("--speed",), float, SPEED, "tokens per second of the answer", low=1, high=100_000
+    ),
+    Flag("runs", ("--runs",), int, RUNS, "with -m: how often it is compared", low=1, high=1000),
+)
 ROWS = (
     ("redraws_per_s", "redraws per second", "≤ 20"),
     ("cpu_percent", "CPU of the app's thread, % of one core", ""),
@@ -27,12 +38,13 @@ ROWS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let `parser` take what can be said about the measurement."""
+    from stratadesk.cli.parser import add_number
+
     add = parser.add_argument
     add("-m", "--model", metavar="MODEL", help="measure how much this one's decoding loses, too")
-    add("-n", "--tokens", metavar="N", type=int, default=TOKENS, help="tokens of the answer")
-    add("--speed", metavar="X", type=float, default=SPEED, help="tokens per second of the answer")
+    for flag in NUMBERS:
+        add_number(parser, flag)
     add("--device", choices=("host", "cuda"), default="host", help="with -m: where it computes")
-    add("--runs", metavar="N", type=int, default=RUNS, help="with -m: how often it is compared")
     add("--json", action="store_true", default=False, help="print one JSON object")
 
 

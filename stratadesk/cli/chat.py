@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from stratadesk.tui.app import StrataDeskApp
     from stratadesk.tui.ports import Cards
 
+IN_SCRIPTS = 'In scripts use stratadesk run -m MODEL -p "TEXT", or --plain.'
+
 
 def start_chat(arguments: argparse.Namespace) -> int:
     """Open the chat with the model named, else the guide, else with a choice of those found."""
@@ -176,11 +178,10 @@ def as_failure(error: StrataDeskError) -> "Failure":
     return Failure(None, error.title, error.sentence, error.remedy, error.exit_code)
 
 
-def require_terminal() -> None:
+def require_terminal(program: str = "The chat", instead: str = IN_SCRIPTS) -> None:
     """Raise `UsageError` where a full-screen program could not run."""
     for name, stream in (("input", sys.stdin), ("output", sys.stdout)):
         if not stream.isatty():
             raise UsageError(
-                f"The chat needs a terminal, and standard {name} is not one.",
-                'In scripts use stratadesk run -m MODEL -p "TEXT", or --plain.',
+                f"{program} needs a terminal, and standard {name} is not one.", instead
             )

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from stratadesk.cli.subcommands import add_command
 from stratadesk.errors import StrataDeskError, UsageError
 from stratadesk.exit_codes import ExitCode
 
@@ -22,22 +23,31 @@ examples:
 Who decides: a flag, else the environment (STRATADESK_TEMPERATURE=0.7), else stratadesk.toml in
 the folder you are in, else settings.toml in the config folder, else the default.
 """
+SET_EXAMPLES = """\
+examples:
+  stratadesk config set temperature 0.7
+  stratadesk config set folders ~/models /mnt/models
+  stratadesk config set model qwen3:30b
+
+stratadesk config show lists all keys with what they mean.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let `parser` take the actions of `config`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="print every setting and who decides it")
+
+    show = add_command(actions, "show", "print every setting and who decides it")
     show.add_argument("--json", action="store_true", default=False, help="print one JSON object")
-    validate = actions.add_parser("validate", help="check settings files")
+    validate = add_command(actions, "validate", "check settings files")
     validate.add_argument(
         "file", metavar="FILE", nargs="?", help="by default those that would be used here"
     )
-    actions.add_parser("path", help="print where this user's settings are kept")
-    change = actions.add_parser("set", help="change one value in this user's settings")
+    add_command(actions, "path", "print where this user's settings are kept")
+    change = add_command(actions, "set", "change one value in this user's settings", SET_EXAMPLES)
     change.add_argument("key", metavar="KEY", help="section.name; the name alone is enough")
     change.add_argument("values", metavar="VALUE", nargs="+", help="the new value")
-    unset = actions.add_parser("unset", help="take one value out of this user's settings")
+    unset = add_command(actions, "unset", "take one value out of this user's settings")
     unset.add_argument("key", metavar="KEY", help="section.name; the name alone is enough")
 
 
@@ -76,12 +86,15 @@ def validate(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: the file named does not exist, or a variable has a wrong value.
     """
+    from stratadesk.settings import quoted
     from stratadesk.settings_file import project_file, read_settings, user_file
     from stratadesk.settings_order import decide
 
     named = vars(arguments).get("file")
     if named is not None and not Path(named).is_file():
-        raise UsageError(f"There is no file {named}.", "stratadesk config path names yours.")
+        raise UsageError(
+            f"There is no file {quoted(named)}.", "stratadesk config path names yours."
+        )
     files = [Path(named)] if named else [project_file(), user_file()]
     wrong = 0
     for path in files:

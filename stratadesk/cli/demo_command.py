@@ -32,7 +32,7 @@ def demo(arguments: argparse.Namespace) -> int:
     from stratadesk.cli.chat import require_terminal
     from stratadesk.logs import start_logging
 
-    require_terminal()
+    require_terminal("The demo", "Run it in a terminal, without a pipe.")
     start_logging()
     from stratadesk.cli.output_guard import output_into
     from stratadesk.demo.recording import packaged_recording

@@ -29,19 +29,81 @@ FOREIGN: tuple[tuple[tuple[str, ...], str, str], ...] = (
         "attention is always computed without a table of all scores",
         "Leave it out.",
     ),
-    (("-t", "--threads"), "all cores are used", "Leave it out; NUMBA_NUM_THREADS limits them."),
+    (
+        ("-t", "--threads", "-tb", "--threads-batch"),
+        "all cores are used",
+        "Leave it out; NUMBA_NUM_THREADS limits them.",
+    ),
     (
         ("--mlock", "--no-mmap"),
         "experts are always read from the mapped file",
         "Leave it out; --pin-gib says how much RAM is pinned.",
     ),
     (("-f", "--file"), "a prompt is read from standard input", "Write run -p - < FILE."),
-    (("-hf", "--hf-repo"), "nothing is downloaded", "Download the file and name it with -m."),
+    (
+        ("-hf", "--hf-repo", "-hff", "--hf-file", "-mu", "--model-url"),
+        "nothing is downloaded",
+        "Download the file and name it with -m.",
+    ),
     (
         ("-cnv", "--conversation", "--jinja", "-i", "--interactive"),
         "the chat is what stratadesk without a command opens, with the model's own template",
         "Leave it out.",
     ),
+    (
+        ("-sys", "--system-prompt", "-sysf", "--system-prompt-file"),
+        "a chat begins with your first message",
+        "Write there what the model shall be.",
+    ),
+    (
+        ("--chat-template", "--chat-template-file"),
+        "the model's own template is used",
+        "Leave it out; run --raw takes a prompt that is complete.",
+    ),
+    (
+        ("--grammar", "--grammar-file", "-j", "--json-schema", "--json-schema-file"),
+        "answers are not held to a form",
+        "Ask for the form in the prompt.",
+    ),
+    (
+        ("--lora", "--lora-scaled", "--control-vector"),
+        "adapters are not computed",
+        "Name a model that holds them with -m.",
+    ),
+    (("-mm", "--mmproj", "--image"), "only text is read", "Leave it out."),
+    (
+        ("-md", "--model-draft", "--draft", "--draft-max", "--draft-n"),
+        "no other model drafts tokens",
+        "Leave it out.",
+    ),
+    (
+        ("-dev", "-mg", "--main-gpu", "-sm", "--split-mode", "-ts", "--tensor-split"),
+        "a model is on one card or none",
+        "Use --device.",
+    ),
+    (
+        ("--mirostat", "--typical", "--samplers", "--dynatemp-range", "--xtc-probability"),
+        "tokens are drawn in one way",
+        "Use --temp, --top-k, --top-p and --min-p.",
+    ),
+    (
+        ("--rope-scaling", "--rope-scale", "--rope-freq-base", "--rope-freq-scale"),
+        "the model's header says how positions are turned",
+        "Leave it out.",
+    ),
+    (
+        ("--host", "--port", "--api-key", "-np", "--parallel"),
+        "there is no server",
+        "Use stratadesk run for one answer, or stratadesk for a chat.",
+    ),
+    (
+        ("--no-display-prompt", "--color", "--no-warmup", "--keep", "--context-shift", "-no-cnv"),
+        "there is no choice about it",
+        "Leave it out.",
+    ),
+    (("--max-tokens", "--num-predict"), "it has another name", "Use -n."),
+    (("--num-ctx", "--context-length"), "it has another name", "Use -c."),
+    (("--format",), "it has another name", "Use --json for one JSON object."),
 )
 """Names, why there is no such flag here, and what to do instead."""
 
@@ -75,6 +137,18 @@ def add_foreign(parser: argparse.ArgumentParser) -> None:
             sentence=f"There is no {{flag}} here: {reason}.",
             remedy=remedy,
         )
+
+
+def add_needless_model(parser: argparse.ArgumentParser) -> None:
+    """Have a parser whose first word is the model say so."""
+    parser.add_argument(
+        "-m",
+        "--model",
+        dest=argparse.SUPPRESS,
+        action=Explained,
+        sentence="The model is named without {flag} here.",
+        remedy=f"Write {parser.prog} MODEL.",
+    )
 
 
 def add_misplaced_prompt(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ from stratadesk.errors import GgufError, UsageError
 if TYPE_CHECKING:
     from stratadesk.models import Discovery, FoundModel
 
+ADDRESSES = ("https:", "http:", "hf.co/", "huggingface.co/", "hf:", "ollama.com/")
 LISTS = "stratadesk models lists what was found."
 
 
@@ -26,7 +27,7 @@ def model_path(written: str, folders: Sequence[str] | None = None) -> Path:
     """
     if not written.strip():
         raise UsageError(
-            "-m names no model: the text after it is empty.",
+            "No model is named: the text in its place is empty.",
             "Give a GGUF file, its folder, or a name that stratadesk models lists.",
         )
     # Not `Path.expanduser`, which raises for a user that is not known.
@@ -80,6 +81,12 @@ def _ambiguous(written: str, fitting: Sequence["FoundModel"]) -> UsageError:
 def _unknown(written: str, path: Path, found: "Discovery") -> GgufError:
     from stratadesk.models.naming import nearest
 
+    if written.casefold().startswith(ADDRESSES):
+        # Under such a name Ollama keeps what it has fetched, so it may well have been found.
+        return GgufError(
+            f"{_quoted(written)} is an address, and nothing is downloaded.",
+            "Download the GGUF file, and name it with -m.",
+        )
     skipped = next((file for file in found.skipped if file.path.name == written), None)
     if skipped is not None:
         reason = skipped.reason.rstrip(".")

@@ -2,12 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stratadesk.cli import bench_command, config_command, demo_command, models_command
-from stratadesk.cli.foreign_flags import add_foreign, add_misplaced_prompt
-from stratadesk.cli.hints import nearest_flag, no_such_command
+from stratadesk.cli.foreign_flags import add_foreign, add_misplaced_prompt, add_needless_model
+from stratadesk.cli.hints import lone_words, nearest_flag, no_such_command
+from stratadesk.cli.subcommands import add_command
 from stratadesk.errors import UsageError
 from stratadesk.settings import (
     ENGINE_FLAGS,
@@ -90,6 +91,10 @@ examples:
 """
 
 
+class MissingArgumentError(UsageError):
+    """Something that a command needs is not there."""
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that raises `UsageError`, and leaves out flags that were not given."""
 
@@ -104,21 +109,57 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Report bad usage in one sentence."""
         sentence = message[:1].upper() + message[1:].rstrip(".") + "."
-        raise UsageError(sentence, f"See {self.prog} --help.")
+        kind = MissingArgumentError if "required" in message else UsageError
+        raise kind(sentence, f"See {self.prog} --help.")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as usual, and name the flag that was probably meant by an unknown one."""
-        parsed, extras = super().parse_known_args(args, namespace)
-        if not extras:
-            return parsed, extras
-        # A command's own parser knows its flags; the parser of all commands would not.
-        unknown = next((word for word in extras if word.startswith("-")), extras[0])
-        near = nearest_flag(unknown, self._shown_flags()) if unknown.startswith("-") else ""
-        noun = "flag" if unknown.startswith("-") else "place for"
-        remedy = f"Did you mean {near}? " if near else ""
-        raise UsageError(
-            f"{self.prog} has no {noun} {unknown!r}.", f"{remedy}See {self.prog} --help."
-        )
+        """Parse as usual, and say what was probably meant by a word that has no place.
+
+        A command's own parser knows its flags; the parser of all commands would not.
+        """
+        try:
+            parsed, extras = super().parse_known_args(args, namespace)
+        except MissingArgumentError as error:
+            parsed, extras = self._parse_without_needs(args)
+            if not extras:
+                raise UsageError(error.sentence, error.remedy) from None
+        if extras:
+            raise self._no_place(extras, vars(parsed))
+        return parsed, extras
+
+    def _parse_without_needs(self, args: Any) -> tuple[argparse.Namespace, list[str]]:
+        """Parse as if no flag were required: a missing one may stand there without its name."""
+        needed: list[Any] = [action for action in self._actions if action.option_strings]
+        needed = [it for it in (*needed, *self._mutually_exclusive_groups) if it.required]
+        for it in needed:
+            it.required = False
+        try:
+            return super().parse_known_args(args, None)
+        except MissingArgumentError:
+            return argparse.Namespace(), []
+        finally:
+            for it in needed:
+                it.required = True
+
+    def _no_place(self, extras: list[str], given: Mapping[str, Any]) -> UsageError:
+        unknown = next((word for word in extras if word.startswith("-")), "")
+        if unknown:
+            meant = nearest_flag(unknown, self._shown_flags())
+            sentence = f"{self.prog} has no flag {quoted(unknown)}."
+        else:
+            known = {action.dest for action in self._actions if action.option_strings}
+            missing = {name for name in ("model", "prompt") if name in known - given.keys()}
+            meant = lone_words(extras, missing - {"prompt" if "tokens" in given else ""})
+            sentence = f"{self.prog} has no place for {quoted(extras[0])}."
+        remedy = f"Did you mean {meant}? " if meant else ""
+        return UsageError(sentence, f"{remedy}See {self.prog} --help.")
+
+    def _get_option_tuples(self, option_string: str) -> list[Any]:
+        """Return the flag of one letter that a word begins with, its value behind it.
+
+        argparse would take the beginning of a flag like -cnv for it, too.
+        """
+        return [found for found in super()._get_option_tuples(option_string) if len(found[1]) == 2]
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print a help text at once; unlike argparse's own, this lets a full disk be told."""
@@ -134,7 +175,9 @@ class Parser(argparse.ArgumentParser):
         commands = action.choices if isinstance(action, argparse._SubParsersAction) else None
         if commands is not None and value not in commands:
             raise no_such_command(value, commands, self.prog)
-        super()._check_value(action, value)
+        if action.choices is not None and value not in action.choices:
+            allowed = ", ".join(map(str, action.choices))
+            raise argparse.ArgumentError(action, f"{quoted(value)} is not one of {allowed}")
 
 
 def build_parser() -> Parser:
@@ -165,7 +208,7 @@ def build_parser() -> Parser:
     for add in (_add_run, _add_logits, _add_tokenize, _add_inspect, _add_plan, _add_paths):
         add(commands)
     for command in (models_command, demo_command, config_command, bench_command):
-        about = _add_command(commands, command.NAME, command.PURPOSE, command.EXAMPLES)
+        about = add_command(commands, command.NAME, command.PURPOSE, command.EXAMPLES)
         command.add_arguments(about)
     return parser
 
@@ -194,6 +237,12 @@ def add_flag(parser: argparse._ActionsContainer, flag: Flag, *, listed: bool = T
 
 def _written(default: Value) -> str:
     return {True: "on", False: "off"}[default] if isinstance(default, bool) else str(default)
+
+
+def add_number(parser: argparse.ArgumentParser, flag: Flag) -> None:
+    """Let `parser` accept `flag`, and put its default where it is not given."""
+    add_flag(parser, flag)
+    parser.set_defaults(**{flag.field: flag.default})
 
 
 def _metavar(flag: Flag) -> str:
@@ -259,14 +308,8 @@ def _add_model(parser: Parser, *, required: bool = False) -> None:
     )
 
 
-def _add_command(commands: "Commands", name: str, purpose: str, examples: str) -> Parser:
-    return commands.add_parser(
-        name, help=purpose, description=purpose[:1].upper() + purpose[1:] + ".", epilog=examples
-    )
-
-
 def _add_run(commands: "Commands") -> None:
-    parser = _add_command(commands, "run", "answer one prompt and exit", RUN_EXAMPLES)
+    parser = add_command(commands, "run", "answer one prompt and exit", RUN_EXAMPLES)
     _add_model(parser)
     prompt = parser.add_mutually_exclusive_group(required=True)
     prompt.add_argument(
@@ -291,7 +334,7 @@ def _add_run(commands: "Commands") -> None:
 
 def _add_logits(commands: "Commands") -> None:
     purpose = "write the logits of every position to a file"
-    parser = _add_command(commands, "logits", purpose, LOGITS_EXAMPLES)
+    parser = add_command(commands, "logits", purpose, LOGITS_EXAMPLES)
     _add_model(parser, required=True)
     tokens = parser.add_mutually_exclusive_group(required=True)
     tokens.add_argument("--tokens", metavar="IDS", help='token ids: "1 2 3"')
@@ -310,7 +353,9 @@ def _add_logits(commands: "Commands") -> None:
 
 
 def _named_file(written: str) -> str:
-    """Refuse the name that stands for standard output elsewhere."""
+    """Refuse the name that stands for standard output elsewhere, and none."""
+    if not written:
+        raise UsageError("-o names no file: the text after it is empty.", "Name a file.")
     if written == "-":
         raise UsageError(
             "An .npz file is not written to standard output (-o -).",
@@ -321,7 +366,7 @@ def _named_file(written: str) -> str:
 
 def _add_tokenize(commands: "Commands") -> None:
     purpose = "print the token ids of a text as JSON"
-    parser = _add_command(commands, "tokenize", purpose, TOKENIZE_EXAMPLES)
+    parser = add_command(commands, "tokenize", purpose, TOKENIZE_EXAMPLES)
     _add_model(parser, required=True)
     parser.add_argument(
         "--no-parse-special",
@@ -336,14 +381,15 @@ def _add_tokenize(commands: "Commands") -> None:
 
 def _add_inspect(commands: "Commands") -> None:
     purpose = "say what a model file holds and whether it runs here"
-    parser = _add_command(commands, "inspect", purpose, INSPECT_EXAMPLES)
+    parser = add_command(commands, "inspect", purpose, INSPECT_EXAMPLES)
     parser.add_argument("model", metavar="MODEL", help=MODEL.help)
+    add_needless_model(parser)
     parser.add_argument("--json", action="store_true", default=False, help="print one JSON object")
 
 
 def _add_plan(commands: "Commands") -> None:
     purpose = "say what would lie where on a card and how prompts would be read"
-    parser = _add_command(commands, "plan", purpose, PLAN_EXAMPLES)
+    parser = add_command(commands, "plan", purpose, PLAN_EXAMPLES)
     _add_model(parser, required=True)
     parser.add_argument("--json", action="store_true", default=False, help="print one JSON object")
     parser.add_argument(
@@ -361,4 +407,4 @@ def _add_plan(commands: "Commands") -> None:
 
 def _add_paths(commands: "Commands") -> None:
     purpose = "print the folders StrataDesk keeps its files in"
-    _add_command(commands, "paths", purpose, PATHS_EXAMPLES)
+    add_command(commands, "paths", purpose, PATHS_EXAMPLES)

@@ -87,4 +87,6 @@ def build_request(arguments: argparse.Namespace) -> "Generate":
     text = read_text(arguments.prompt)
     if arguments.raw:
         return replace(request, raw_prompt=text)
+    if not text.strip():
+        raise UsageError("The prompt is empty.", "Write something after -p.")
     return replace(request, messages=(Message("user", text),))

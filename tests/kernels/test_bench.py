@@ -11,6 +11,7 @@ import pytest
 from stratadesk.cli import main
 from stratadesk.cli.bench_host_kernels import _names, add_arguments, bench_host_kernels
 from stratadesk.errors import UsageError
+from stratadesk.exit_codes import ExitCode
 from stratadesk.kernels.host import speed
 from stratadesk.kernels.host.formats import FORMATS
 
@@ -175,6 +176,6 @@ def test_an_unknown_format_is_one_sentence_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
-def test_a_time_that_is_none_is_refused(seconds: str) -> None:
-    with pytest.raises(UsageError, match="is not a time"):
-        bench_host_kernels(arguments("--seconds", seconds))
+def test_a_time_that_is_none_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "host-kernels", "--seconds", seconds]) == ExitCode.USAGE
+    assert f"--seconds: '{seconds}' is not a number from 0.001" in capsys.readouterr().err
