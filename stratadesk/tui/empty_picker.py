@@ -23,7 +23,7 @@ def nothing_found(found: ModelSearch) -> str:
     return "\n".join(
         (
             f"No {'other ' if guide else ''}model was found on this machine."
-            + (" It was looked in:" if found.searched else ""),
+            + (" These folders were searched:" if found.searched else ""),
             *places(found.searched, Path.home()),
             "",
             GET_ONE,

@@ -5,6 +5,9 @@ from stratadesk.tui.mib import scale_of
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.key_bar import KeyItem
 
+STOP, IDLE_STOP = 8, 5
+"""What can be stopped keeps its key on the narrowest screen; its mere place gives way."""
+
 
 def footer(
     state: MonitorState, control: LiveControl, look: dict[str, str], stoppable: str
@@ -27,7 +30,13 @@ def footer(
         KeyItem("new_chat", "screen.new_chat", weight=1),
         KeyItem("palette", "app.command_palette", weight=0),
         KeyItem("quit", "app.quit", weight=4),
-        KeyItem("stop", "screen.stop", weight=5, idle=not stoppable, says=stoppable),
+        KeyItem(
+            "stop",
+            "screen.stop",
+            weight=STOP if stoppable else IDLE_STOP,
+            idle=not stoppable,
+            says=stoppable,
+        ),
     )
 
 

@@ -69,6 +69,7 @@ class LiveControl:
         if self.loaded.device is Device.CUDA:
             self._say(NOTHING_LENT)
             return
+        self.dial.hush()
         choices = list(HeadAlias)
         now = self._alias or state.settings.alias_next
         self._alias = choices[(choices.index(now) + 1) % len(choices)]
@@ -101,7 +102,9 @@ class LiveControl:
 
     def keep(self, key: str, value: str) -> None:
         """Keep a choice about the screen for the next start."""
+        self.dial.hush()
         self._keep(key, value)
+        self._changed()
 
     def fit(self, fitted: Callable[[EngineSettings], EngineSettings]) -> None:
         """Fit the settings to the model that is loaded next; that is no choice of the user's.

@@ -77,6 +77,10 @@ class ReserveDial:
         self._applied(wanted if self._most is None else min(wanted, self._most))
         self._changed()
 
+    def hush(self) -> None:
+        """Say no more of what was reached: another key has been pressed, whose value is of use."""
+        self._shown_until = float("-inf")
+
     def take_back(self) -> bool:
         """Want nothing after all; return whether anything was wanted."""
         wanted, self.wanted = self.wanted, None

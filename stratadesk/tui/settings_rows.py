@@ -53,7 +53,7 @@ def reload_words(
     took = f" (it took {load_s:.1f} s)" if load_s else ""
     again = (
         f"{find_key('reload').caption} loads the model again{took}, "
-        f"{find_key('model').caption} another one; the chat is kept."
+        f"{find_key('model').caption} another; the chat stays."
     )
     if prospect is None:
         return "What it gives is being worked out …", again

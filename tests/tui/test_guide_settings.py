@@ -65,7 +65,7 @@ async def test_f2_takes_a_model_with_what_was_chosen_in_the_settings(
     kept: dict[str, object] = {}
     async with desk(monkeypatch, MODEL, kept) as (app, pilot, engine):
         await pilot.press("f9", "x", "k")
-        await wait_for_text(pilot, "F2 another one")
+        await wait_for_text(pilot, "F2 another")
         settings = await take(pilot, engine, "another")
         assert (settings.max_context, settings.kv_format) == (4_096, KvFormat.Q8_0)
         assert "With a reload" not in text_of(app)

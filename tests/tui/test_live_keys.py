@@ -174,6 +174,31 @@ async def test_f4_says_what_it_will_do_then_does_it_and_says_what_was_reached() 
 
 
 @pytest.mark.usefixtures("quick")
+async def test_another_key_ends_what_is_said_of_the_last_one() -> None:
+    """For seconds what was reached stands where the keys do: F3 would show nothing meanwhile."""
+    async with desk() as (app, _, pilot, _):
+        await pilot.press("f4")
+        await wait_for_text(pilot, "Reached: reserve 526 MiB")
+        assert "F3 alias" not in text_of(app)
+        await pilot.press("f3")
+        await wait_for_text(pilot, "F3 alias on")
+        await pilot.press("f4")
+        await wait_for_text(pilot, "Reached: reserve 462 MiB")
+        await pilot.press("f7")
+        await wait_for_text(pilot, "F7 thinking shown")
+
+
+async def test_the_narrowest_screen_keeps_the_key_that_stops() -> None:
+    async with desk() as (app, engine, pilot, _):
+        await pilot.resize_terminal(40, 12)
+        await wait_for_text(pilot, "F3 alias")
+        await pilot.press("h", "i", "enter")
+        await wait_until(pilot, lambda: engine.requests, "the request")
+        await wait_for_text(pilot, "Esc stop")
+        assert "F4/F5 reserve 590" in text_of(app)
+
+
+@pytest.mark.usefixtures("quick")
 async def test_further_presses_add_up_to_one_change() -> None:
     async with desk() as (_, engine, pilot, _):
         await pilot.press("f5", "f5", "f5", "f4")

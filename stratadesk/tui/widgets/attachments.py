@@ -10,7 +10,7 @@ from stratadesk.units import format_bytes
 
 PASTE_CHARACTERS = 4_000
 PASTE_LINES = 40
-DROP_HINT = "  Backspace in an empty message removes the last one"
+DROP_HINT = "  Backspace in an empty message takes one back"
 
 
 @dataclass(frozen=True, slots=True)
