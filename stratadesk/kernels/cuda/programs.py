@@ -24,7 +24,7 @@ FORMATS: tuple[str, ...] = (
 FLOATS = ("F32", "F16", "BF16")
 """Those whose products read activations in float32, not in fixed point."""
 
-_FEW = {"F32": 4, "F16": 8, "BF16": 8, "Q8_0": 8}
+_FEW = {"F32": 4, "F16": 8, "BF16": 8, "Q8_0": 16}
 
 
 def values_of_a_lane(format_name: str) -> int:

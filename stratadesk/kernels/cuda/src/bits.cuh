@@ -30,11 +30,11 @@ template <int N> DEVICE void load_words(const u8 *at, u32 *out) {
     }
 }
 
-// The N words that hold a block of bytes, from the one of its first byte on; every one of them must
-// hold some. Returns how many bits of the first lie before the block.
-template <int N> DEVICE u32 load_around(const u8 *block, u32 *out) {
+// N words from the one on that holds byte `offset` of a block, a multiple of four; every one of them
+// must hold a byte of the tensor. Returns how many bits of the first lie before that byte.
+template <int N> DEVICE u32 load_around(const u8 *block, u32 offset, u32 *out) {
     const u64 address = reinterpret_cast<u64>(block);
-    const u8 *words = reinterpret_cast<const u8 *>(address & ~3ull);
+    const u8 *words = reinterpret_cast<const u8 *>(address & ~3ull) + offset;
     __builtin_assume(__isGlobal(words));
 #pragma unroll
     for (int i = 0; i < N; ++i) out[i] = load32(words + 4 * i);
@@ -53,11 +53,6 @@ DEVICE float byte_to_float(u32 bytes, int index, float centre) {
 
 // The low byte as a signed number.
 DEVICE float signed_byte_to_float(u32 byte) { return byte_to_float(byte ^ 0x80u, 0, 128.0f); }
-
-// Four bytes below 128, each less `centre`, as signed bytes: sign bits keep borrows apart.
-DEVICE u32 less(u32 bytes, u32 centre) {
-    return ((bytes | 0x80808080u) - centre * 0x01010101u) ^ 0x80808080u;
-}
 
 // The sum over a warp, in every lane; the order is fixed.
 DEVICE float warp_sum(float value) {

@@ -6,6 +6,9 @@
 // dequantization of the gguf package. `at` says where in the block value i of a lane lies: a part
 // that depends on the lane, plus one that depends on i.
 //
+// Values that a format centres (q - 8, say) are read as multiples of 2^k, which end in the highest bit
+// of their bytes: flipping that bit subtracts half the range. Their scale is 2^-k as large, exactly.
+//
 // Floats (INTEGERS false) are read as floats, four or eight side by side. Of all other formats q is
 // a signed byte: `read` gives four of them a word, RUN values lie side by side at least, and a
 // group lies inside one of the 32-value blocks of activations (see fixed.cuh).
@@ -74,15 +77,32 @@ struct BF16 : Halves {
     }
 };
 
-constexpr u32 LOW_NIBBLES = 0x0f0f0f0fu;
+constexpr u32 LOW_NIBBLES = 0x0f0f0f0fu, SIGNS = 0x80808080u;
+
+// N words from byte `offset` + 2 on of blocks that begin at even addresses with two bytes of scale. The
+// words are loaded from `offset` on, so that all N + 1 hold bytes of the block wherever it begins.
+template <int N> DEVICE void load_behind_two(const u8 *block, u32 offset, u32 *out) {
+    u32 words[N + 1];
+    const u32 shift = load_around<N + 1>(block, offset, words);
+#pragma unroll
+    for (int i = 0; i < N; ++i) out[i] = word_from(words + i, shift + 16);
+}
+
+// N words from byte `offset` on of blocks that begin at even addresses and go on behind the words.
+template <int N> DEVICE void load_within(const u8 *block, u32 offset, u32 *out) {
+    u32 words[N + 1];
+    const u32 shift = load_around<N + 1>(block, offset, words);
+#pragma unroll
+    for (int i = 0; i < N; ++i) out[i] = word_from(words + i, shift);
+}
 
 // Half scale, 32 signed bytes.
 struct Q8_0 : Untabled {
-    static constexpr int BLOCK = 32, BYTES = 34, LANES = 4, VALUES = 8, GROUPS = 1, RUN = 8;
+    static constexpr int BLOCK = 32, BYTES = 34, LANES = 2, VALUES = 16, GROUPS = 1, RUN = 16;
     static constexpr bool OFFSETS = false, INTEGERS = true;
-    static constexpr DEVICE int at(int lane, int i) { return 8 * lane + i; }
+    static constexpr DEVICE int at(int lane, int i) { return 16 * lane + i; }
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
-        load_words<2>(block + 2 + 8 * lane, q);
+        load_behind_two<4>(block, 16 * lane, q);
         scale[0] = half_to_float(load16(block));
     }
 };
@@ -100,13 +120,13 @@ struct Q4_0 : Nibbles32 {
     static constexpr bool OFFSETS = false;
     static DEVICE void read(const u8 *block, int, u32 *q, float *scale, float *) {
         u32 words[5];
-        const u32 shift = load_around<5>(block, words);
+        const u32 shift = load_around<5>(block, 0, words);
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
             const u32 bytes = word_from(words + w, shift + 16);
-            q[w] = less(bytes & LOW_NIBBLES, 8), q[4 + w] = less((bytes >> 4) & LOW_NIBBLES, 8);
+            q[w] = ((bytes << 4) & ~LOW_NIBBLES) ^ SIGNS, q[4 + w] = (bytes & ~LOW_NIBBLES) ^ SIGNS;
         }
-        scale[0] = half_to_float(u16(words[0] >> shift));
+        scale[0] = half_to_float(u16(words[0] >> shift)) * 0.0625f;
     }
 };
 
@@ -124,22 +144,23 @@ struct Q4_1 : Nibbles32 {
     }
 };
 
-// The low four bits of `bits`, each as bit 4 of a byte.
+// The low four bits of `bits`, each as bit 4 of a byte, or as bit 7.
 DEVICE u32 fifth_bits(u32 bits) { return ((bits & 15u) * 0x02040810u) & 0x10101010u; }
+DEVICE u32 eighth_bits(u32 bits) { return ((bits & 15u) * 0x10204080u) & SIGNS; }
 
 struct Q5_0 : Nibbles32 {
     static constexpr int BYTES = 22;
     static constexpr bool OFFSETS = false;
     static DEVICE void read(const u8 *block, int, u32 *q, float *scale, float *) {
         u32 words[6];
-        const u32 shift = load_around<6>(block, words), high = word_from(words, shift + 16);
+        const u32 shift = load_around<6>(block, 0, words), flipped = ~word_from(words, shift + 16);
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
             const u32 bytes = word_from(words + 1 + w, shift + 16);
-            q[w] = less((bytes & LOW_NIBBLES) | fifth_bits(high >> (4 * w)), 16);
-            q[4 + w] = less(((bytes >> 4) & LOW_NIBBLES) | fifth_bits(high >> (16 + 4 * w)), 16);
+            q[w] = ((bytes << 3) & 0x78787878u) | eighth_bits(flipped >> (4 * w));
+            q[4 + w] = ((bytes >> 1) & 0x78787878u) | eighth_bits(flipped >> (16 + 4 * w));
         }
-        scale[0] = half_to_float(u16(words[0] >> shift));
+        scale[0] = half_to_float(u16(words[0] >> shift)) * 0.125f;
     }
 };
 
@@ -186,7 +207,7 @@ struct IQ4_NL : Nibbles32, CodebookIQ4 {
     static DEVICE void read(const u8 *block, int, u32 *q, float *scale, float *) {
         const u32 *table = table_of<IQ4_NL>();
         u32 words[5];
-        const u32 shift = load_around<5>(block, words);
+        const u32 shift = load_around<5>(block, 0, words);
 #pragma unroll
         for (int w = 0; w < 4; ++w) choose(table, word_from(words + w, shift + 16), q[w], q[4 + w]);
         scale[0] = half_to_float(u16(words[0] >> shift));
@@ -208,7 +229,7 @@ struct MXFP4 : Nibbles32, CodebookMXFP4 {
     static DEVICE void read(const u8 *block, int, u32 *q, float *scale, float *) {
         const u32 *table = table_of<MXFP4>();
         u32 words[5];
-        const u32 shift = load_around<5>(block, words);
+        const u32 shift = load_around<5>(block, 0, words);
 #pragma unroll
         for (int w = 0; w < 4; ++w) choose(table, word_from(words + w, shift + 8), q[w], q[4 + w]);
         scale[0] = half_power((words[0] >> shift) & 255u);
@@ -259,16 +280,16 @@ struct Q3_K : Pairs256 {
     static constexpr bool OFFSETS = false;
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
         u32 pairs[2], thirds[2];
-        load_words<2>(block + 32 + 8 * lane, pairs);
-        load_words<2>(block + 8 * (lane % 4), thirds);
-        const float factor = half_to_float(load16(block + 108));
+        load_within<2>(block, 32 + 8 * lane, pairs);
+        load_within<2>(block, 8 * (lane % 4), thirds);
+        const float factor = half_to_float(load16(block + 108)) * 0.03125f;
 #pragma unroll
         for (int quarter = 0; quarter < 4; ++quarter) {
 #pragma unroll
             for (int w = 0; w < 2; ++w) {
-                const u32 third = (thirds[w] >> (4 * (lane / 4) + quarter)) & 0x01010101u;
-                q[2 * quarter + w] =
-                    less(((pairs[w] >> (2 * quarter)) & 0x03030303u) | (third << 2), 4);
+                const u32 third = (~thirds[w] << (4 - 4 * (lane / 4))) << (3 - quarter);
+                const u32 pair = (pairs[w] >> (2 * quarter)) << 5;
+                q[2 * quarter + w] = (pair & 0x60606060u) | (third & SIGNS);
             }
             const int place = strip(lane, quarter);
             const u32 nibble = block[96 + place % 8] >> (4 * (place / 8));
@@ -350,18 +371,17 @@ struct Q6_K : Super {
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
         const int half = lane / 4, quarter = lane % 4 / 2;
         u32 bytes[4], tops[4];
-        load_words<4>(block + 16 * lane, bytes);
-        load_words<4>(block + 128 + 32 * half + 16 * (lane % 2), tops);
+        load_within<4>(block, 16 * lane, bytes);
+        load_within<4>(block, 128 + 32 * half + 16 * (lane % 2), tops);
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
-            const u32 top = tops[w] >> (2 * quarter);
-            q[w] = less((bytes[w] & LOW_NIBBLES) | ((top & 0x03030303u) << 4), 32);
-            q[4 + w] = less(((bytes[w] >> 4) & LOW_NIBBLES) | (top & 0x30303030u), 32);
+            const u32 top = (tops[w] ^ 0xaaaaaaaau) << (2 - 2 * quarter);
+            q[w] = ((bytes[w] << 2) & 0x3c3c3c3cu) | ((top << 4) & 0xc0c0c0c0u);
+            q[4 + w] = ((bytes[w] >> 2) & 0x3c3c3c3cu) | (top & 0xc0c0c0c0u);
         }
         const u8 *scales = block + 192 + 8 * half + lane % 4;
-        const float factor = half_to_float(load16(block + 208));
-        scale[0] = factor * signed_byte_to_float(scales[0]);
-        scale[1] = factor * signed_byte_to_float(scales[4]);
+        const float factor = half_to_float(load16(block + 208)) * 0.25f;
+        scale[0] = factor * float(i8(scales[0])), scale[1] = factor * float(i8(scales[4]));
     }
 };
 
@@ -468,7 +488,7 @@ struct IQ2_XXS : Signed2<256, 7> {
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
         const u32 *table = table_of<IQ2_XXS>();
         u32 words[2];
-        load_words<2>(block + 2 + 8 * lane, words);
+        load_behind_two<2>(block, 8 * lane, words);
 #pragma unroll
         for (int k = 0; k < 4; ++k)
             choose(table, place_of<8>(words[0], 8 * k), place_of<7>(words[1], 7 * k), q + 2 * k);
@@ -489,7 +509,7 @@ struct IQ2_XS : Signed2<512, 7> {
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
         const u32 *table = table_of<IQ2_XS>();
         u32 words[2];
-        load_words<2>(block + 2 + 8 * lane, words);
+        load_behind_two<2>(block, 8 * lane, words);
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             const int at = 16 * (k % 2);
@@ -523,7 +543,7 @@ struct IQ3_XXS : Signed3<256, 7> {
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
         const u32 *table = table_of<IQ3_XXS>();
         u32 indices[2];
-        load_words<2>(block + 2 + 8 * lane, indices);
+        load_behind_two<2>(block, 8 * lane, indices);
         const u32 packed = load32_even(block + 66 + 4 * lane);
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
@@ -542,7 +562,7 @@ struct IQ3_S : Signed3<512, 8> {
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
         const u32 *table = table_of<IQ3_S>();
         u32 low[2];
-        load_words<2>(block + 2 + 8 * lane, low);
+        load_behind_two<2>(block, 8 * lane, low);
         const u32 ninths = block[66 + lane], signs = load32_even(block + 74 + 4 * lane);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
