@@ -126,6 +126,7 @@ def test_flags_before_the_command_are_kept() -> None:
         (["bench", "tui", "--runs", "0"], "'0' is not a whole number from 1"),
         (["bench", "routing", "-n", "-1"], "'-1' is not a whole number from 1"),
         (["bench", "host-kernels", "--seconds", "nan"], "'nan' is not a number from 0.001"),
+        (["--ascii=yes"], "--ascii/--no-ascii: takes no value, and has 'yes'."),
         (["launch"], "There is no command 'launch'"),
         ([*RUN, "--tmep", "0"], "stratadesk run has no flag '--tmep'"),
     ],

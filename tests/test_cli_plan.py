@@ -152,8 +152,9 @@ def test_bad_usage_is_one_sentence(flags: list[str], said: str) -> None:
 
 
 def test_more_cannot_be_free_than_there_is() -> None:
-    with pytest.raises(UsageError, match="more than the card has: 8151 MiB"):
+    with pytest.raises(UsageError, match="more than the card has: 8151 MiB") as caught:
         machine_facts(parse("--free-mib", "9000"))
+    assert "a larger --vram-mib" in caught.value.remedy
 
 
 def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:

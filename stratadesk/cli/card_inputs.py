@@ -105,7 +105,7 @@ def machine_facts(arguments: argparse.Namespace) -> "MachineFacts":
     if free is not None and free > card:
         raise UsageError(
             f"--free-mib {free // MIB} is more than the card has: {card // MIB} MiB.",
-            "Give --vram-mib too.",
+            "Give a larger --vram-mib, or a smaller --free-mib.",
         )
     unshared = UNSHARED in given
     return MachineFacts(

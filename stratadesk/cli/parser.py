@@ -108,7 +108,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Report bad usage in one sentence."""
-        sentence = message[:1].upper() + message[1:].rstrip(".") + "."
+        told = message.replace("ignored explicit argument", "takes no value, and has")
+        sentence = told[:1].upper() + told[1:].rstrip(".") + "."
         kind = MissingArgumentError if "required" in message else UsageError
         raise kind(sentence, f"See {self.prog} --help.")
 
