@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from stratadesk.engine.events import Phase
 from stratadesk.tui.screens import settling
+from stratadesk.tui.widgets.phase_banner import PhaseBanner
 from stratadesk.tui.widgets.prompt_input import PromptInput
 from stratadesk.tui.widgets.safe_markdown import SafeMarkdown
 from tests.tui import scripted_engine as script
@@ -98,6 +99,18 @@ async def test_a_key_is_drawn_while_a_layout_waits(monkeypatch: pytest.MonkeyPat
         assert "Heading" not in text_of(app)
         monkeypatch.setattr(settling, "SETTLE_S", 0.0)
         await wait_for_text(pilot, "Heading")
+
+
+async def test_a_key_that_is_drawn_early_makes_nothing_else_be_forgotten() -> None:
+    """What had changed beside it would show an old figure until the next one."""
+    app = make_app(ScriptedEngine())
+    async with app.run_test(size=(100, 40)) as pilot:
+        await wait_for_text(pilot, "READY")
+        banner, editor = app.screen.query_one(PhaseBanner), app.screen.query_one(PromptInput)
+        app.screen._dirty_widgets |= {banner, editor}
+        app.chat_screen._draw_focused()
+        assert banner in app.screen._dirty_widgets
+        assert editor not in app.screen._dirty_widgets
 
 
 async def test_nothing_waits_while_no_text_streams() -> None:

@@ -75,9 +75,11 @@ class Settling(Base):
     def _draw_focused(self) -> None:
         typed = {widget for widget in self._dirty_widgets if widget is self.focused}
         if typed and typed <= self._compositor.visible_widgets.keys():
-            self._dirty_widgets -= typed
+            others = self._dirty_widgets - typed
             self._compositor.update_widgets(typed)
             self._compositor_refresh()
+            # Drawing takes all that was dirty for drawn.
+            self._dirty_widgets |= others
 
     def _settles(self) -> bool:
         """Whether the layout was first wanted so lately that more may come."""
