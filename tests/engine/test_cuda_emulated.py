@@ -85,6 +85,7 @@ class Kernels(EmulatedKernels):
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Any:
     device = emulated_device()
+    monkeypatch.setenv("STRATADESK_EMULATION_ORDER", "1")
     monkeypatch.setattr(cuda_loading, "open_device", lambda: device)
     monkeypatch.setattr(cuda_loading, "CudaMemory", Memory)
     monkeypatch.setattr(cuda_loading, "MappedCopy", Copy)

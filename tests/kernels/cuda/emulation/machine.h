@@ -1,8 +1,11 @@
 // Stands in for machine.cuh: kernels as C++ on a CPU, one block after the other.
 //
 // The threads of a block are fibers on one thread of the processor, which take turns at barriers and
-// shuffles; shared memory is static memory. What depends on how threads run at the same time (races,
-// speed, registers) is not emulated. A warp's lanes that have returned take part in nothing.
+// shuffles; shared memory is static memory, all NaNs when a block begins. Turns are taken in an order
+// that STRATADESK_EMULATION_ORDER chooses (0 forwards, 1 backwards, more: shuffled by that seed, anew
+// each time round), blocks come in it too: what needs another order than barriers make is noticed.
+// Speed, registers and writes at the same time are not emulated. A warp's lanes that have returned
+// take part in nothing.
 #pragma once
 #include <setjmp.h>
 #include <ucontext.h>
@@ -26,11 +29,11 @@ typedef unsigned long long u64;
 #define DEVICE inline
 #define __device__
 #define __global__ __attribute__((used))
-#define __shared__ static
+#define __shared__ static __attribute__((section("shared_memory")))
 #define __launch_bounds__(...)
 #define __builtin_assume(...)
 
-struct uint2 { u32 x, y; };
+struct alignas(8) uint2 { u32 x, y; };
 struct uint3 { u32 x, y, z; };
 struct alignas(16) uint4 { u32 x, y, z, w; };
 struct alignas(16) float4 { float x, y, z, w; };
@@ -62,9 +65,13 @@ static std::vector<Fiber> fibers(1024);
 static std::vector<Warp> warps(LANES_OF_A_WARP);
 static Barrier whole;
 static int live = 0;
+static u64 moves = 0;
 static Fiber *current = nullptr;
 static jmp_buf scheduler;
 static uint3 the_block, the_grid, the_threads;
+static u32 order_seed = 0, order_state = 0;
+extern "C" char __start_shared_memory[] __attribute__((weak, visibility("hidden")));
+extern "C" char __stop_shared_memory[] __attribute__((weak, visibility("hidden")));
 static std::function<void()> body;
 
 #define threadIdx (current->thread)
@@ -87,11 +94,12 @@ static void wait_at(Barrier &barrier, const int &expected) {
     ++barrier.arrived;
     release(barrier, expected);
     while (barrier.passed == before) yield();
+    ++moves;
 }
 
 static void fiber_main() {
     body();
-    current->done = true;
+    current->done = true, ++moves;
     --live, --own_warp().live;
     release(whole, live);
     release(own_warp().barrier, own_warp().live);
@@ -104,6 +112,33 @@ static void resume(Fiber &fiber) {
     if (fiber.begun) _longjmp(fiber.at, 1);
     fiber.begun = true;
     setcontext(&fiber.start);
+}
+
+// An order of `count` things.
+struct Turns {
+    explicit Turns(u32 count) : count(count) {
+        if (order_seed < 2) return;
+        order_state = order_state * 1664525u + 1013904223u;
+        step = 1 + 2 * (order_state >> 20), first = order_state >> 8;
+        while (std::__gcd(step, count) != 1) step += 2;
+    }
+    u32 operator[](u32 i) const {
+        if (order_seed < 2) return order_seed ? count - 1 - i : i;
+        return (u64(i) * step + first) % count;
+    }
+    u32 count, step = 1, first = 0;
+};
+
+// A warp goes on for as long as it can: nothing but a barrier of the block holds it back.
+static void run_warp(int warp, int threads) {
+    const int first = warp * LANES_OF_A_WARP;
+    u64 before;
+    do {
+        before = moves;
+        const Turns turns(std::min(LANES_OF_A_WARP, threads - first));
+        for (u32 i = 0; i < turns.count; ++i)
+            if (!fibers[first + turns[i]].done) resume(fibers[first + turns[i]]);
+    } while (moves != before);
 }
 
 static void run_block(int threads) {
@@ -123,17 +158,25 @@ static void run_block(int threads) {
         fiber.thread = {u32(i), 0, 0};
         fiber.exchanges = 0, fiber.begun = fiber.done = false;
     }
-    while (live)
-        for (int i = 0; i < threads; ++i)
-            if (!fibers[i].done) resume(fibers[i]);
+    if (__start_shared_memory)
+        memset(__start_shared_memory, 0xff, __stop_shared_memory - __start_shared_memory);
+    while (live) {
+        const Turns turns((threads + LANES_OF_A_WARP - 1) / LANES_OF_A_WARP);
+        for (u32 i = 0; i < turns.count; ++i) run_warp(turns[i], threads);
+    }
 }
 
 static void run_grid(uint3 grid, int threads, std::function<void()> kernel) {
     body = std::move(kernel);
     the_grid = grid, the_threads = {u32(threads), 1, 1};
-    for (u32 z = 0; z < grid.z; ++z)
-        for (u32 y = 0; y < grid.y; ++y)
-            for (u32 x = 0; x < grid.x; ++x) the_block = {x, y, z}, run_block(threads);
+    const char *chosen = getenv("STRATADESK_EMULATION_ORDER");
+    order_seed = order_state = chosen ? atoi(chosen) : 0;
+    const Turns turns(grid.x * grid.y * grid.z);
+    for (u32 i = 0; i < turns.count; ++i) {
+        const u32 at = turns[i];
+        the_block = {at % grid.x, at / grid.x % grid.y, at / grid.x / grid.y};
+        run_block(threads);
+    }
 }
 
 static inline void __syncthreads() { wait_at(whole, live); }
