@@ -260,6 +260,33 @@ def test_a_failed_answer_is_told_and_a_failed_load_ends_the_chat(
     assert code == 3
 
 
+def test_a_lost_card_is_told_and_reload_loads_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def losing(command: Command) -> Iterable[Event]:
+        if isinstance(command, Generate) and command.request_id == 1:
+            return (DeviceLost(0.0, "The driver was reset."), script.failure(1))
+        return answers(command)
+
+    engine = ScriptedEngine(losing)
+    page, code = chat(monkeypatch, "Hi\n/reload\nagain\n", engine)
+    assert "[card lost] The driver was reset.\n/reload loads the model again.\n[failed] " in page
+    assert page.count("You: /reload\n[ready] Demo 30B A3B") == 1
+    assert page.count("Model: Hello there.") == 1
+    assert [command for command in engine.commands if isinstance(command, LoadModel)] == [LOAD] * 2
+    assert code == ExitCode.OK
+
+
+def test_a_reload_that_fails_leaves_the_chat_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = iter((script.loaded(), (script.failure(None),), script.loaded()))
+
+    def once(command: Command) -> Iterable[Event]:
+        return next(loads) if isinstance(command, LoadModel) else answers(command)
+
+    page, code = chat(monkeypatch, "/reload\n/reload\nHi\n", ScriptedEngine(once))
+    assert page.count("[failed] ") == 1
+    assert page.count("Model: Hello there.") == 1
+    assert code == ExitCode.OK
+
+
 def test_an_engine_that_stops_ends_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
     def dying(command: Command) -> Iterable[Event]:
         return (EngineStopped(),) if isinstance(command, Generate) else answers(command)

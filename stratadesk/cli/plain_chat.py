@@ -7,6 +7,7 @@ from itertools import count
 from stratadesk.cli.one_answer import AnsweringEngine
 from stratadesk.cli.plain_facts import PlainFacts
 from stratadesk.cli.plain_page import MODEL, THINKING, YOU, PlainPage
+from stratadesk.engine.card_events import DeviceLost
 from stratadesk.engine.commands import Cancel, Generate, LoadModel, SamplingSettings
 from stratadesk.engine.events import (
     Channel,
@@ -23,9 +24,10 @@ from stratadesk.tui.conversation import Conversation
 POLL_S = 0.1
 QUIT_WINDOW_S = 2.0
 MORE = "...: "
+RELOAD = "/reload loads the model again."
 HELP = (
     "Write a message and press Enter; a backslash at the end of a line goes on in the next.",
-    "/new starts an empty chat, /help shows this, /quit leaves.",
+    "/new starts an empty chat, /reload loads the model again, /help shows this, /quit leaves.",
     "Ctrl+C stops the answer; twice, it leaves.",
 )
 
@@ -75,7 +77,7 @@ class PlainChat:
             if isinstance(end, Failure):
                 return end.exit_code
             if isinstance(end, ModelLoaded):
-                self._chat()
+                self._chat(load)
             patience_s = 10.0
             return ExitCode.OK
         finally:
@@ -83,24 +85,31 @@ class PlainChat:
             self._engine.stop(timeout=patience_s)
             self._listener.join(patience_s)
 
-    def _chat(self) -> None:
-        while (text := self._message()) is not None:
-            match text.strip():
-                case "":
-                    continue
-                case "/quit":
-                    return
-                case "/help":
-                    for words in HELP:
-                        self._page.line(words)
-                case "/new":
-                    self._conversation.clear()
-                    self._page.line("[new chat]")
-                case command if command.startswith("/") and command[1:].isalpha():
-                    self._page.line(f"There is no command {command}; /help lists them.")
-                case _:
-                    if self._answer(text) is None:
-                        return
+    def _chat(self, load: LoadModel) -> None:
+        goes_on = True
+        while goes_on and (text := self._message()) is not None:
+            word = text.strip()
+            if word.startswith("/") and word[1:].isalpha():
+                goes_on = self._obey(word, load)
+            elif word:
+                goes_on = self._answer(text) is not None
+
+    def _obey(self, command: str, load: LoadModel) -> bool:
+        """Do what a command says; return whether the chat goes on."""
+        match command:
+            case "/quit":
+                return False
+            case "/help":
+                for words in HELP:
+                    self._page.line(words)
+            case "/new":
+                self._conversation.clear()
+                self._page.line("[new chat]")
+            case "/reload":
+                return isinstance(self._wait_for(load), ModelLoaded | Failure)
+            case _:
+                self._page.line(f"There is no command {command}; /help lists them.")
+        return True
 
     def _answer(self, text: str) -> Event | None:
         request = Generate(
@@ -188,6 +197,8 @@ class PlainChat:
                 self._page.say(MODEL, event.text)
             case ModelLoaded() | EngineStopped():
                 self._settle(event)
+            case DeviceLost():
+                self._page.line(RELOAD)
             case RequestFinished() | Failure() if event.request_id == self._awaited:
                 self._settle(event)
 
