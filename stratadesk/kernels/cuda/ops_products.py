@@ -23,6 +23,9 @@ BUSY_WARPS = 2_048
 GATED_WARPS, DOWN_WARPS = 16, 8
 """Warps of a block of the kernels for gate and up, and of that for experts' down."""
 
+ROWS = 4
+"""Rows that a group of lanes computes at once."""
+
 MOST_EXPERTS, MOST_USED = 1_024, 32
 """What the router's kernel holds in registers."""
 
@@ -100,11 +103,11 @@ class _Products:
         tokens, weight = self.x.shape[0], self.weights[0]
         ends = list(accumulate(each.rows for each in self.weights))
         missing = 4 - len(ends)
-        width, each = _lanes(weight, WARPS * WARP, ends[-1]), 4 if tokens == 1 else 2
+        width = _lanes(weight, WARPS * WARP, ends[-1])
         self.ops._launch(
             programs.weights(weight.format_name),
             "multiply_1" if tokens == 1 else "multiply_4",
-            (blocks(ends[-1], each * WARPS * WARP // width),),
+            (blocks(ends[-1], ROWS * WARPS * WARP // width),),
             WARPS * WARP,
             *(*(each.address for each in self.weights), *[0] * missing),
             *(*self.outs, *[0] * missing, *ends, *[ends[-1]] * missing),
@@ -143,7 +146,7 @@ class _ExpertSum:
         self.ops._launch(
             programs.weights(down.format_name),
             "expert_down",
-            (blocks(down.rows, 4 * WARP // width), tokens),
+            (blocks(down.rows, ROWS * WARP // width), tokens),
             DOWN_WARPS * WARP,
             *(self.layer.places, parts, self.chosen.experts, self.chosen.weights, used),
             *(self.hidden, self.out, down.rows, down.columns, width, int(self.onto)),
@@ -230,13 +233,11 @@ class ProductOps(OpsBase):
         tokens = x.shape[0]
         hidden = self.workspace.tensor_and_fixed(tokens, gate.rows)
         if gate.format_name == up.format_name:
-            width = _lanes(gate, GATED_WARPS * WARP)
-            # With more than one token a group takes one row at once instead of two.
-            held = _gated_rows(width if tokens == 1 else 2 * width)
+            width = _lanes(gate, WARP)
             self._launch(
                 programs.weights(gate.format_name),
                 "gated_1" if tokens == 1 else "gated_4",
-                (blocks(gate.rows, held),),
+                (blocks(gate.rows, _gated_rows(width)),),
                 GATED_WARPS * WARP,
                 *(gate.address, up.address, self._prepared(gate, x), hidden, hidden.fixed),
                 *(gate.rows, gate.columns, tokens, width),
@@ -296,7 +297,7 @@ class ProductOps(OpsBase):
         gate, up = layer.parts[0], layer.parts[-2]
         hidden = self.workspace.tensor_and_fixed(entries, rows)
         if gate.format_name == up.format_name:
-            width = _lanes(gate, GATED_WARPS * WARP)
+            width = _lanes(gate, WARP)
             self._launch(
                 programs.weights(gate.format_name),
                 "expert_gated",
@@ -313,7 +314,7 @@ class ProductOps(OpsBase):
             self._launch(
                 programs.weights(weight.format_name),
                 "expert_multiply",
-                (blocks(rows, 4 * WARPS * WARP // width), entries),
+                (blocks(rows, ROWS * WARPS * WARP // width), entries),
                 WARPS * WARP,
                 *(layer.places, parts, part, routed, used, self._prepared(weight, x), out),
                 *(rows, weight.columns, width),
@@ -337,16 +338,16 @@ class ProductOps(OpsBase):
 def _lanes(weight: DeviceWeight, most: int, rows: int = 0) -> int:
     """How many lanes share a row: one for each of its parts, 4 to `most`.
 
-    More than a warp only where `rows`, taken four at once, would leave a card idle: a lane that
+    More than a warp only where `rows`, taken ROWS at once, would leave a card idle: a lane that
     takes several parts spreads the cost of a row's beginning and end.
     """
     parts = weight.columns // programs.values_of_a_lane(weight.format_name)
     lanes = 4
-    while lanes < min(parts, most) and (lanes < WARP or rows * lanes < 4 * WARP * BUSY_WARPS):
+    while lanes < min(parts, most) and (lanes < WARP or rows * lanes < ROWS * WARP * BUSY_WARPS):
         lanes *= 2
     return lanes
 
 
 def _gated_rows(width: int) -> int:
     """Rows of a block of the kernels for gate and up, whose groups have `width` lanes."""
-    return max(WARP, 2 * GATED_WARPS * WARP // width)
+    return max(WARP, ROWS // 2 * GATED_WARPS * WARP // width)

@@ -1,8 +1,8 @@
 // Products of weights with the activations of a few tokens, straight from the weights' blocks;
 // FORMAT is the weights' format.
 //
-// A block's threads are divided into groups of `width` lanes (a power of two), each of which computes
-// ROWS rows: a lane takes parts of blocks, decodes them once and multiplies them with up to TOKENS
+// A block's threads are divided into groups of `width` lanes (a power of two, 4 at least), each of which
+// computes ROWS rows: a lane takes parts of blocks, decodes them once and multiplies them with up to TOKENS
 // rows of x. The sum over a row's parts has the same order for any number of tokens and rows, so a
 // token's result has the same bits alone and in a window. Weights of floats are multiplied in
 // float32; of all others the signed bytes of a group are multiplied with activations in fixed point
@@ -12,7 +12,8 @@
 
 using Format = FORMAT;
 constexpr u32 WARPS = 4, GATED_WARPS = 16, DOWN_WARPS = 8;
-constexpr u32 MOST_USED = 32, LEAST_WIDTH = 4;
+constexpr u32 MOST_USED = 32, LEAST_WIDTH = 4, NONE = ~0u;
+constexpr int ROWS = 4;
 
 DEVICE u64 row_bytes(u32 columns) { return u64(columns / Format::BLOCK) * Format::BYTES; }
 
@@ -21,26 +22,26 @@ DEVICE u64 x_row_bytes(u32 columns) {
     return Format::INTEGERS ? fixed_row_bytes(columns) : 4 * u64(columns);
 }
 
-// sums[r][t] += rows[r] · x[t] over part `part` of a row of floats.
+// sums[r · TOKENS + t] += rows[r] · x[t] over part `part` of a row of floats.
 template <class F, int TOKENS, int ROWS>
 DEVICE void add_float_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32 columns,
-                           u32 part, float (&sums)[ROWS][TOKENS]) {
+                           u32 part, float (&sums)[ROWS * TOKENS]) {
     float q[ROWS][F::VALUES];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) F::read(rows[r] + part * F::BYTES, 0, q[r]);
 #pragma unroll
     for (u32 t = 0; t < TOKENS; ++t) {
-        const float *values = reinterpret_cast<const float *>(x) +
-                              u64(min(t, tokens - 1)) * columns + part * F::BLOCK;
+        if (t && t >= tokens) break;
+        const float *values = reinterpret_cast<const float *>(x) + t * columns + part * F::BLOCK;
 #pragma unroll
         for (int i = 0; i < F::VALUES; i += 4) {
             const float4 v = *reinterpret_cast<const float4 *>(values + i);
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
-                sums[r][t] = fmaf(q[r][i], v.x, sums[r][t]);
-                sums[r][t] = fmaf(q[r][i + 1], v.y, sums[r][t]);
-                sums[r][t] = fmaf(q[r][i + 2], v.z, sums[r][t]);
-                sums[r][t] = fmaf(q[r][i + 3], v.w, sums[r][t]);
+                sums[r * TOKENS + t] = fmaf(q[r][i], v.x, sums[r * TOKENS + t]);
+                sums[r * TOKENS + t] = fmaf(q[r][i + 1], v.y, sums[r * TOKENS + t]);
+                sums[r * TOKENS + t] = fmaf(q[r][i + 2], v.z, sums[r * TOKENS + t]);
+                sums[r * TOKENS + t] = fmaf(q[r][i + 3], v.w, sums[r * TOKENS + t]);
             }
         }
     }
@@ -60,7 +61,7 @@ template <int N> DEVICE void load_run(const u8 *at, u32 *out) {
 // The same over one part of a row of signed bytes: lane `lane` of block `block`.
 template <class F, int TOKENS, int ROWS>
 DEVICE void add_fixed_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32 columns,
-                           u32 block, u32 lane, float (&sums)[ROWS][TOKENS]) {
+                           u32 block, u32 lane, float (&sums)[ROWS * TOKENS]) {
     constexpr int GROUPS = F::GROUPS, GROUP = F::VALUES / GROUPS, WORDS = F::RUN / 4;
     const u32 at = block * F::BLOCK + F::at(lane, 0);
     const u32 active = __activemask();
@@ -71,14 +72,15 @@ DEVICE void add_fixed_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 token
         F::read(rows[r] + block * F::BYTES, lane, q[r], scale[r], offset[r]);
 #pragma unroll
     for (u32 t = 0; t < TOKENS; ++t) {
-        const u8 *row = x + min(t, tokens - 1) * fixed_row_bytes(columns);
+        if (t && t >= tokens) break;
+        const u8 *row = x + t * fixed_row_bytes(columns);
         const float *units = fixed_scales(row, columns) + at / 32;
         const float *totals = fixed_sums(row, columns) + at / 8;
         const u8 *planes[3] = {row + at, row + columns + at, row + 2 * columns + at};
 #pragma unroll
         for (int g = 0; g < GROUPS; ++g) {
-            // Keeps the loads of later tokens from being moved up here, into too many registers.
-            if (TOKENS > 1) __syncwarp(active);
+            // Keeps the loads of later groups from being moved up here, into too many registers.
+            if (TOKENS > 1 && F::OFFSETS && g) __syncwarp(active);
             int dots[ROWS][3] = {};
             float total = 0.0f;
 #pragma unroll
@@ -102,56 +104,69 @@ DEVICE void add_fixed_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 token
             for (int r = 0; r < ROWS; ++r) {
                 const float lower = float(256 * dots[r][1] + dots[r][2]);
                 const float dot = unit * fmaf(65536.0f, float(dots[r][0]), lower);
-                sums[r][t] = fmaf(scale[r][g], dot, sums[r][t]);
-                if (F::OFFSETS) sums[r][t] = fmaf(offset[r][g], total, sums[r][t]);
+                sums[r * TOKENS + t] = fmaf(scale[r][g], dot, sums[r * TOKENS + t]);
+                if (F::OFFSETS) sums[r * TOKENS + t] = fmaf(offset[r][g], total, sums[r * TOKENS + t]);
             }
         }
     }
 }
 
-// sums[r][t] = rows[r] · x[t] over the parts of lane `lane` of a group of `width` lanes, a multiple of
-// LANES: a lane has the same place in every block. Tokens beyond the last read the last. Addresses are
-// kept where sums of several tokens do not need the registers.
+// sums[r · TOKENS + t] = rows[r] · x[t] over the parts of lane `lane` of a group of `width` lanes, a
+// multiple of LANES: a lane has the same place in every block. Tokens beyond the last are left out.
 template <class F, int TOKENS, int ROWS>
 DEVICE void products(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32 columns, u32 lane,
-                     u32 width, float (&sums)[ROWS][TOKENS]) {
+                     u32 width, float (&sums)[ROWS * TOKENS]) {
     const u32 blocks = columns / F::BLOCK, within = lane % F::LANES;
-    const u8 *at[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r) at[r] = TOKENS == 1 ? kept(rows[r]) : rows[r];
     for (u32 block = lane / F::LANES; block < blocks; block += width / F::LANES)
         if constexpr (F::INTEGERS)
-            add_fixed_part<F, TOKENS, ROWS>(at, x, tokens, columns, block, within, sums);
+            add_fixed_part<F, TOKENS, ROWS>(rows, x, tokens, columns, block, within, sums);
         else
-            add_float_part<F, TOKENS, ROWS>(at, x, tokens, columns, block, sums);
+            add_float_part<F, TOKENS, ROWS>(rows, x, tokens, columns, block, sums);
 }
 
-// Sums over the lanes of each group of a block, in the group's first lane. All threads of the block
-// must come here; `scratch` is used up.
-template <int TOKENS, int ROWS, u32 BLOCK_WARPS>
-DEVICE void join_lanes(float (&sums)[ROWS][TOKENS], u32 width,
-                       float (&scratch)[BLOCK_WARPS][ROWS * TOKENS]) {
-    for (u32 distance = min(width, u32(WARP)) / 2; distance; distance >>= 1)
+// Sums of N values over each `width` lanes of a warp. At the first STEPS distances a lane hands half of
+// its values over and keeps the sums of the others, so each lane ends with one of 2^STEPS pieces of
+// them, in v[0] on, and `width` >> STEPS lanes with the same. The order is that of a butterfly.
+template <int STEPS, int N> DEVICE void join_warp(float (&v)[N], u32 width) {
+    u32 distance = width / 2;
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r)
+    for (int step = 0; step < STEPS; ++step, distance >>= 1) {
+        const bool upper = threadIdx.x & distance;
 #pragma unroll
-            for (int t = 0; t < TOKENS; ++t)
-                sums[r][t] += __shfl_xor_sync(ALL_LANES, sums[r][t], distance);
-    if (width <= WARP) return;
+        for (int i = 0; i < N >> (step + 1); ++i) {
+            const float low = v[i], high = v[i + (N >> (step + 1))];
+            v[i] = (upper ? high : low) +
+                   __shfl_xor_sync(ALL_LANES, upper ? low : high, distance);
+        }
+    }
+    for (; distance; distance >>= 1)
+#pragma unroll
+        for (int i = 0; i < N >> STEPS; ++i) v[i] += __shfl_xor_sync(ALL_LANES, v[i], distance);
+}
+
+// Which of four pieces of the sums over a group of at most a warp a lane holds after two steps; NONE
+// if another lane gives it out.
+DEVICE u32 own_piece(u32 width) {
+    return threadIdx.x % (width / 4) ? NONE : threadIdx.x / (width / 4) % 4;
+}
+
+// The same over groups of any width. All threads of the block must come here; `scratch` is used up.
+template <int N, u32 BLOCK_WARPS>
+DEVICE u32 join_lanes(float (&v)[N], u32 width, float (&scratch)[BLOCK_WARPS][N]) {
+    join_warp<2>(v, min(width, u32(WARP)));
+    const u32 piece = own_piece(min(width, u32(WARP)));
+    if (width <= WARP) return piece;
     const u32 warp = threadIdx.x / WARP;
     __syncthreads();
-    if (threadIdx.x % WARP == 0)
+    if (piece != NONE)
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-            for (int t = 0; t < TOKENS; ++t) scratch[warp][r * TOKENS + t] = sums[r][t];
+        for (int i = 0; i < N / 4; ++i) scratch[warp][piece * (N / 4) + i] = v[i];
     __syncthreads();
-    if (threadIdx.x % width) return;
+    if (piece == NONE || threadIdx.x % width >= WARP) return NONE;
     for (u32 other = warp + 1; other < warp + width / WARP; ++other)
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-            for (int t = 0; t < TOKENS; ++t) sums[r][t] += scratch[other][r * TOKENS + t];
+        for (int i = 0; i < N / 4; ++i) v[i] += scratch[other][piece * (N / 4) + i];
+    return piece;
 }
 
 // Up to four matrices [rows, columns] that are multiplied with the same x: matrix k has the rows
@@ -182,7 +197,7 @@ DEVICE Matrix matrix_of(const Matrices &all, u32 row) {
 
 // y[t] = W x[t], then for the only matrix of a launch: times sigmoid(gate[t]), plus base[t], plus
 // what is in y already with `add`; base has y's shape. A null gate or base is none.
-template <int TOKENS, int ROWS>
+template <int TOKENS>
 DEVICE void multiply(const Matrices &all, const u8 *x, u32 columns, u32 tokens, u32 width,
                      const float *gate, const float *base, int add) {
     const u32 group = blockIdx.x * (WARPS * WARP / width) + threadIdx.x / width;
@@ -191,53 +206,56 @@ DEVICE void multiply(const Matrices &all, const u8 *x, u32 columns, u32 tokens, 
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         const Matrix found = matrix_of(all, min(first + r, total - 1));
-        rows[r] = found.weights + (min(first + r, total - 1) - found.begin) * row_bytes(columns);
+        const u64 row = min(first + r, total - 1) - found.begin;
+        rows[r] = kept(found.weights + row * row_bytes(columns));
     }
-    float sums[ROWS][TOKENS] = {};
+    float sums[ROWS * TOKENS] = {};
     __shared__ float scratch[WARPS][ROWS * TOKENS];
     products<Format, TOKENS, ROWS>(rows, x, tokens, columns, lane, width, sums);
-    join_lanes<TOKENS, ROWS, WARPS>(sums, width, scratch);
-    if (lane) return;
+    const u32 piece = join_lanes(sums, width, scratch), row = first + piece;
+    if (piece == NONE || row >= total) return;
+    const Matrix found = matrix_of(all, row);
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-        if (first + r >= total) continue;
-        const Matrix found = matrix_of(all, first + r);
-#pragma unroll
-        for (u32 t = 0; t < TOKENS; ++t) {
-            if (t >= tokens) continue;
-            const u64 at = u64(all.token + t) * found.rows + first + r - found.begin;
-            float value = sums[r][t], *target = found.out + at;
-            if (gate) value = __fmul_rn(value, sigmoid(gate[all.token + t]));
-            if (base) value = __fadd_rn(base[at], value);
-            *target = add ? __fadd_rn(*target, value) : value;
-        }
+    for (u32 t = 0; t < TOKENS; ++t) {
+        if (t >= tokens) continue;
+        const u64 at = u64(all.token + t) * found.rows + row - found.begin;
+        float value = sums[t], *target = found.out + at;
+        if (gate) value = __fmul_rn(value, sigmoid(gate[all.token + t]));
+        if (base) value = __fadd_rn(base[at], value);
+        *target = add ? __fadd_rn(*target, value) : value;
     }
 }
 
 // h[t] = silu(G x[t]) · (U x[t]) of at most TOKENS tokens, G and U [rows, columns], h [tokens, rows]
-// in float32 and, unless that is null, in fixed point. A group takes PAIRS rows at once; a block takes
-// 32 rows, or more if it has groups for them.
-template <int TOKENS, int PAIRS>
+// in float32 and, unless that is null, in fixed point. A group, of a warp at most, takes two rows of
+// each at once, or one where many scales need the registers; a block takes 32 rows, or more if it has
+// groups for two each.
+template <int TOKENS>
 DEVICE void gated(const u8 *gate, const u8 *up, const u8 *x, float *h, u8 *fixed, u32 rows,
                   u32 columns, u32 tokens, u32 width) {
-    constexpr u32 MOST_ROWS = PAIRS * GATED_WARPS * WARP / LEAST_WIDTH;
-    __shared__ float values[TOKENS][MOST_ROWS], scratch[GATED_WARPS][2 * PAIRS * TOKENS];
-    const u32 groups = GATED_WARPS * WARP / width, held = max(PAIRS * groups, u32(WARP));
+    constexpr int STEPS = TOKENS > 1 && Format::OFFSETS && Format::GROUPS > 2 ? 0 : 1;
+    constexpr u32 PAIRS = 1 << STEPS;
+    __shared__ float values[TOKENS][2 * GATED_WARPS * WARP / LEAST_WIDTH];
+    const u32 groups = GATED_WARPS * WARP / width, held = max(2 * groups, u32(WARP));
     const u32 lane = threadIdx.x % width, begin = blockIdx.x * held;
 #pragma unroll 1
     for (u32 within = threadIdx.x / width * PAIRS; within < held; within += PAIRS * groups) {
         const u8 *at[2 * PAIRS];
 #pragma unroll
-        for (u32 r = 0; r < 2 * PAIRS; ++r)
-            at[r] = (r % 2 ? up : gate) + min(begin + within + r / 2, rows - 1) * row_bytes(columns);
-        float sums[2 * PAIRS][TOKENS] = {};
+        for (u32 r = 0; r < 2 * PAIRS; ++r) {
+            const u64 row = min(begin + within + r / 2, rows - 1);
+            const u8 *address = (r % 2 ? up : gate) + row * row_bytes(columns);
+            // Sums of several tokens need the registers more.
+            at[r] = TOKENS == 1 ? kept(address) : address;
+        }
+        float sums[2 * PAIRS * TOKENS] = {};
         products<Format, TOKENS, 2 * PAIRS>(at, x, tokens, columns, lane, width, sums);
-        join_lanes<TOKENS, 2 * PAIRS, GATED_WARPS>(sums, width, scratch);
+        join_warp<STEPS>(sums, width);
+        const u32 share = width >> STEPS;
+        if (lane % share) continue;
 #pragma unroll
-        for (int r = 0; r < PAIRS; ++r)
-#pragma unroll
-            for (int t = 0; t < TOKENS; ++t)
-                if (lane == 0) values[t][within + r] = silu(sums[2 * r][t]) * sums[2 * r + 1][t];
+        for (int t = 0; t < TOKENS; ++t)
+            values[t][within + lane / share] = silu(sums[t]) * sums[TOKENS + t];
     }
     __syncthreads();
     for (u32 piece = threadIdx.x / WARP; piece < tokens * (held / WARP); piece += GATED_WARPS) {
@@ -279,7 +297,7 @@ template <class F> DEVICE void decode(const u8 *row, u32 part, float *out) {
 extern "C" {
 
 // Up to eight tokens are taken TOKENS at a time: more would need too many registers.
-#define MULTIPLY(TOKENS, ROWS, BLOCKS)                                                            \
+#define MULTIPLY(TOKENS, BLOCKS)                                                                  \
     __global__ void __launch_bounds__(WARPS *WARP, BLOCKS) multiply_##TOKENS(                     \
         const u8 *w0, const u8 *w1, const u8 *w2, const u8 *w3, float *y0, float *y1, float *y2,  \
         float *y3, u32 e0, u32 e1, u32 e2, u32 e3, const u8 *x, u32 columns, u32 tokens,          \
@@ -287,25 +305,25 @@ extern "C" {
         prepare_table<Format>();                                                                  \
         for (u32 t = 0; t < (TOKENS == 1 ? 1 : tokens); t += TOKENS) {                            \
             const Matrices all = {{w0, w1, w2, w3}, {y0, y1, y2, y3}, {e0, e1, e2, e3}, t};       \
-            multiply<TOKENS, ROWS>(all, x + t * x_row_bytes(columns), columns,                    \
-                                   min(u32(TOKENS), tokens - t), width, gate, base, add);         \
+            multiply<TOKENS>(all, x + t * x_row_bytes(columns), columns,                          \
+                             min(u32(TOKENS), tokens - t), width, gate, base, add);               \
         }                                                                                         \
     }
-MULTIPLY(1, 4, 4)
-MULTIPLY(4, 2, 3)
+MULTIPLY(1, 4)
+MULTIPLY(4, 3)
 
-#define GATED(TOKENS, PAIRS)                                                                            \
+#define GATED(TOKENS)                                                                             \
     __global__ void __launch_bounds__(GATED_WARPS *WARP, 1) gated_##TOKENS(                       \
         const u8 *gate, const u8 *up, const u8 *x, float *h, u8 *fixed, u32 rows, u32 columns,    \
         u32 tokens, u32 width) {                                                                  \
         prepare_table<Format>();                                                                  \
         for (u32 t = 0; t < (TOKENS == 1 ? 1 : tokens); t += TOKENS)                              \
-            gated<TOKENS, PAIRS>(gate, up, x + t * x_row_bytes(columns), h + u64(t) * rows,              \
+            gated<TOKENS>(gate, up, x + t * x_row_bytes(columns), h + u64(t) * rows,              \
                           fixed ? fixed + t * fixed_row_bytes(rows) : nullptr, rows, columns,     \
                           min(u32(TOKENS), tokens - t), width);                                   \
     }
-GATED(1, 2)
-GATED(4, 1)
+GATED(1)
+GATED(4)
 
 // Entry s (blockIdx.y) of tokens · used entries: h[s] = silu(G x) · (U x) of expert chosen[s] for
 // token s / used. `places` [experts, parts] are the addresses of each expert's parts: gate, up
@@ -319,7 +337,7 @@ __global__ void __launch_bounds__(GATED_WARPS *WARP, 1)
     const u8 *gate = reinterpret_cast<const u8 *>(place[0]);
     const u8 *up = parts == 3 ? reinterpret_cast<const u8 *>(place[1])
                               : gate + rows * row_bytes(columns);
-    gated<1, 2>(gate, up, x + entry / used * x_row_bytes(columns), h + u64(entry) * rows,
+    gated<1>(gate, up, x + entry / used * x_row_bytes(columns), h + u64(entry) * rows,
              fixed ? fixed + entry * fixed_row_bytes(rows) : nullptr, rows, columns, 1, width);
 }
 
@@ -331,8 +349,8 @@ __global__ void __launch_bounds__(WARPS *WARP, 4)
     const u32 entry = blockIdx.y;
     const u8 *weight = reinterpret_cast<const u8 *>(places[u64(chosen[entry]) * parts + part]);
     const Matrices all = {{weight}, {y + u64(entry) * rows}, {rows, rows, rows, rows}, 0};
-    multiply<1, 4>(all, x + entry / share * x_row_bytes(columns), columns, 1, width, nullptr,
-                   nullptr, 0);
+    multiply<1>(all, x + entry / share * x_row_bytes(columns), columns, 1, width, nullptr, nullptr,
+                0);
 }
 
 // y[t] = sum over k of weights[t, k] · (D h[t · used + k]), D the down part of expert
@@ -342,8 +360,7 @@ __global__ void __launch_bounds__(DOWN_WARPS *WARP, 2)
     expert_down(const u64 *places, u32 parts, const i32 *chosen, const float *weights, u32 used,
                 const u8 *h, float *y, u32 rows, u32 columns, u32 width, int add) {
     prepare_table<Format>();
-    constexpr u32 ROWS = 4;
-    __shared__ float values[MOST_USED][ROWS * WARP / LEAST_WIDTH], scratch[DOWN_WARPS][ROWS];
+    __shared__ float values[MOST_USED][ROWS * WARP / LEAST_WIDTH];
     const u32 lanes = threadIdx.x % WARP, held = WARP / width * ROWS, token = blockIdx.y;
     const u32 within = lanes / width * ROWS, begin = blockIdx.x * held;
 #pragma unroll 1
@@ -354,14 +371,13 @@ __global__ void __launch_bounds__(DOWN_WARPS *WARP, 2)
         const u8 *at[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
-            at[r] = down + min(begin + within + r, rows - 1) * row_bytes(columns);
-        float sums[ROWS][1] = {};
+            at[r] = kept(down + min(begin + within + r, rows - 1) * row_bytes(columns));
+        float sums[ROWS] = {};
         products<Format, 1, ROWS>(at, h + entry * x_row_bytes(columns), 1, columns, lanes % width,
                                   width, sums);
-        join_lanes<1, ROWS, DOWN_WARPS>(sums, width, scratch);
-#pragma unroll
-        for (int r = 0; r < ROWS; ++r)
-            if (lanes % width == 0) values[k][within + r] = sums[r][0];
+        join_warp<2>(sums, width);
+        const u32 row = own_piece(width);
+        if (row != NONE) values[k][within + row] = sums[0];
     }
     __syncthreads();
     const u32 row = begin + threadIdx.x;
