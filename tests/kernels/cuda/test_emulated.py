@@ -58,7 +58,7 @@ def test_every_entry_of_a_codebook(name: str, bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 5, 8])
-@pytest.mark.parametrize("columns", [128, 96])
+@pytest.mark.parametrize("columns", [3_104, 128, 96])
 def test_products_of_one_input(bench: Bench, tokens: int, columns: int) -> None:
     joined.test_products_of_one_input_in_one_launch(bench, tokens, columns)
 
@@ -158,7 +158,7 @@ def test_routing(bench: Bench, score: RouterScore, count: int, used: int) -> Non
 
 @pytest.mark.parametrize("gate", ["", "silu", "sigmoid"])
 def test_norms(bench: Bench, gate: str) -> None:
-    for width in (2_048, 128, 33, 1):
+    for width in (3_104, 2_048, 128, 33, 1):
         ops.test_rms_norms(bench, width, gate)
 
 

@@ -5,23 +5,43 @@ extern "C" {
 
 // out[r] = x[r] / sqrt(mean(x[r]²) + eps) · weight, times silu(gate[r]) (kind 1) or
 // sigmoid(gate[r]) (kind 2). One block a row of `width` values. Unless `fixed` is null, also in fixed
-// point, in rows of `columns` values; widths are multiples of 32 then.
-__global__ void rms_norm(const float *x, const float *weight, const float *gate, float *out,
-                         u8 *fixed, int width, int columns, float eps, int kind) {
+// point, in rows of `columns` values, a multiple of `width`; widths are multiples of 32 then. A thread
+// loads all that its first HELD values need before it waits for the others' sums.
+__global__ void __launch_bounds__(1024, 1)
+    rms_norm(const float *x, const float *weight, const float *gate, float *out, u8 *fixed, int width,
+             int columns, float eps, int kind) {
+    constexpr int HELD = 2;
     __shared__ float scratch[WARP];
-    const float *row = x + u64(blockIdx.x) * width;
-    float squares = 0.0f;
-    for (int i = threadIdx.x; i < width; i += blockDim.x) squares = fmaf(row[i], row[i], squares);
-    const float factor = 1.0f / sqrtf(block_sum(squares, scratch) / float(width) + eps);
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
-        const u64 at = u64(blockIdx.x) * width + i;
-        float value = row[i] * factor * weight[i];
-        if (kind == 1) value *= silu(gate[at]);
-        if (kind == 2) value *= sigmoid(gate[at]);
-        out[at] = value;
-        if (fixed)
-            write_fixed(fixed + at / columns * fixed_row_bytes(columns), columns, at % columns, value);
+    const u32 begin = blockIdx.x * width, within = begin % columns;
+    const float *row = x + begin;
+    u8 *fixed_row = fixed ? fixed + begin / columns * fixed_row_bytes(columns) : nullptr;
+    float values[HELD], weights[HELD], gates[HELD], squares = 0.0f;
+#pragma unroll
+    for (int k = 0; k < HELD; ++k) {
+        const int i = threadIdx.x + k * blockDim.x;
+        if (i >= width) continue;
+        values[k] = row[i], weights[k] = weight[i];
+        if (kind) gates[k] = gate[begin + i];
     }
+#pragma unroll
+    for (int k = 0; k < HELD; ++k)
+        if (threadIdx.x + k * blockDim.x < width) squares = fmaf(values[k], values[k], squares);
+    for (int i = threadIdx.x + HELD * blockDim.x; i < width; i += blockDim.x)
+        squares = fmaf(row[i], row[i], squares);
+    const float factor = 1.0f / sqrtf(block_sum(squares, scratch) / float(width) + eps);
+    const auto finish = [&](int i, float value, float scale, float gated) {
+        value = value * factor * scale;
+        if (kind == 1) value *= silu(gated);
+        if (kind == 2) value *= sigmoid(gated);
+        out[begin + i] = value;
+        if (fixed_row) write_fixed(fixed_row, columns, within + i, value);
+    };
+#pragma unroll
+    for (int k = 0; k < HELD; ++k)
+        if (threadIdx.x + k * blockDim.x < width)
+            finish(threadIdx.x + k * blockDim.x, values[k], weights[k], gates[k]);
+    for (int i = threadIdx.x + HELD * blockDim.x; i < width; i += blockDim.x)
+        finish(i, row[i], weight[i], kind ? gate[begin + i] : 0.0f);
 }
 
 // x [tokens, columns] in fixed point; a thread a value, columns a multiple of 32.
