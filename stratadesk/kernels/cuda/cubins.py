@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,9 @@ class Kernels:
         self._functions: dict[tuple[Program, str], Any] = {}
 
     def load(self, programs: Sequence[Program], store: CubinStore, progress: Progress) -> None:
-        """Compile and load `programs`; those that are loaded already are left out.
+        """Compile `programs` on all cores and load them; those loaded already are left out.
+
+        `progress` may raise to end it: what is being compiled is waited for, the rest is left.
 
         Raises:
             DeviceError: a program does not compile, or the driver refuses it.
@@ -81,14 +84,20 @@ class Kernels:
         from cupy.cuda.function import Module
 
         fresh = [program for program in programs if program not in self._modules]
-        for done, program in enumerate(fresh):
-            progress(done, len(fresh))
-            compiled = store.get(program)
-            module = Module()
-            with translated(f"loading the kernels of {program.name}"):
-                module.load(compiled.cubin)
-            self._modules[program] = module
-        progress(len(fresh), len(fresh))
+        pool = ThreadPoolExecutor(os.cpu_count() or 1, "compiling")
+        try:
+            # What takes longest stands last; begun last, it would be waited for alone.
+            compiling = {pool.submit(store.get, program): program for program in reversed(fresh)}
+            progress(0, len(fresh))
+            for done, compiled in enumerate(as_completed(compiling), 1):
+                program, module = compiling[compiled], Module()
+                cubin = compiled.result().cubin
+                with translated(f"loading the kernels of {program.name}"):
+                    module.load(cubin)
+                self._modules[program] = module
+                progress(done, len(fresh))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def __call__(self, program: Program, name: str) -> Any:
         """The function `name` of `program`; KeyError when the program is not loaded."""

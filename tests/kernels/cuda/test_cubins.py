@@ -1,12 +1,13 @@
 """Guards against a kept cubin that is torn, stale or of another card."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from stratadesk.kernels.cuda import cubins
-from stratadesk.kernels.cuda.compiler import Compiled, KernelReport
-from stratadesk.kernels.cuda.cubins import CubinStore
+from stratadesk.kernels.cuda.compiler import Compiled, CompileError, KernelReport
+from stratadesk.kernels.cuda.cubins import CubinStore, Kernels
 from stratadesk.kernels.cuda.programs import Program
 
 pytest.importorskip("cupy", reason="cupy-cuda12x is not made for this platform")
@@ -70,3 +71,61 @@ def test_a_changed_source_is_compiled_anew(
     monkeypatch.setattr(Program, "text", lambda program: "// changed")
     store.get(STEP)
     assert len(compilations) == 2
+
+
+class FakeModule:
+    """A module of the driver's, which takes any cubin but an empty one."""
+
+    def load(self, cubin: bytes) -> None:
+        self.cubin = cubin
+
+    def get_function(self, name: str) -> tuple[bytes, str]:
+        return self.cubin, name
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cupy.cuda.function.Module", FakeModule)
+
+
+PROGRAMS = tuple(Program("step.cu", (f"NUMBER={number}",)) for number in range(9))
+
+
+@pytest.mark.usefixtures("driver")
+def test_all_programs_are_compiled_told_and_loaded_once(
+    tmp_path: Path, compilations: list[str]
+) -> None:
+    kernels, told = Kernels(), []
+    store = CubinStore(tmp_path, "sm_75")
+    kernels.load(PROGRAMS, store, lambda done, total: told.append((done, total)))
+    assert told == [(done, 9) for done in range(10)]
+    assert len(compilations) == 9
+    assert kernels(PROGRAMS[3], "advance") == (b"cubin of sm_75", "advance")
+    told.clear()
+    kernels.load(PROGRAMS, store, lambda done, total: told.append((done, total)))
+    assert told == [(0, 0)]
+
+
+@pytest.mark.usefixtures("driver")
+def test_whoever_is_told_may_end_it(tmp_path: Path, compilations: list[str]) -> None:
+    def enough(done: int, total: int) -> None:
+        if done == 2:
+            raise InterruptedError
+
+    kernels = Kernels()
+    with pytest.raises(InterruptedError):
+        kernels.load(PROGRAMS, CubinStore(tmp_path, "sm_75"), enough)
+    assert sum(program in kernels._modules for program in PROGRAMS) == 2
+    assert not [thread for thread in threading.enumerate() if "compiling" in thread.name]
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_program_that_does_not_compile_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Compiled:
+        raise CompileError("step.cu", "sm_75", "error: no")
+
+    monkeypatch.setattr(cubins, "compile_source", refuse)
+    with pytest.raises(CompileError):
+        Kernels().load(PROGRAMS, CubinStore(tmp_path, "sm_75"), lambda done, total: None)
