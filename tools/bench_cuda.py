@@ -33,6 +33,8 @@ from stratadesk.units import MIB
 LEAST = 64 * MIB
 COLUMNS = 4_096
 SPACE = 1_536 * MIB
+FILL = 96 * MIB
+"""Different bytes that weights are filled with, again and again; SPACE is a multiple."""
 GROUPS = 15
 
 
@@ -46,12 +48,22 @@ class Bench:
         kernels.load(chosen, store, lambda done, total: None)
         self.memory = CudaMemory(self.device, 2 * MIB)
         self.memory.allocate(SPACE + 64 * MIB)
-        # Zeros are valid blocks of every format and cost as much as any others.
-        runtime.memset(self.memory.address, 0, SPACE + 64 * MIB)
-        runtime.deviceSynchronize()
+        self._fill()
         self.ops = CudaOps(self.device, kernels)
         self.scratch = DeviceWorkspace(self.memory.address + SPACE, 64 * MIB)
         self.ops.workspace = self.scratch
+
+    def _fill(self) -> None:
+        """Any bytes are blocks of every format. Equal ones would find codebooks free of conflicts.
+
+        Scales among them that are no numbers take no longer than others.
+        """
+        some = np.random.default_rng(0).integers(0, 256, FILL, np.uint8)
+        runtime.memcpy(self.memory.address, some.ctypes.data, FILL, 1)
+        for at in range(FILL, SPACE, FILL):
+            runtime.memcpy(self.memory.address + at, self.memory.address, FILL, 3)
+        runtime.memset(self.memory.address + SPACE, 0, 64 * MIB)
+        runtime.deviceSynchronize()
 
     def microseconds(self, launches: Sequence[Callable[[], object]]) -> float:
         """Median time of one launch, all of them one behind the other in a captured graph."""
