@@ -43,7 +43,7 @@ class Request:
     `begin`, and `step` until `finished`; `cancel` between two steps ends it early.
 
     Raises:
-        UsageError: an empty prompt, unknown token ids, settings out of range.
+        UsageError: a prompt without a token, unknown token ids, settings out of range.
         TemplateError: the chat template fails on the messages.
         ContextOverflowError: the prompt leaves no room for an answer.
     """
@@ -206,7 +206,14 @@ def _check_max_tokens(max_tokens: int) -> None:
 
 
 def _check_length(n_prompt: int, context: int) -> None:
-    """Raise ContextOverflowError unless the prompt leaves room for at least one token."""
+    """Raise unless the prompt has a token and leaves room for at least one of the answer.
+
+    A vocabulary that lacks the characters of a text makes no token of it.
+    """
+    if not n_prompt:
+        raise UsageError(
+            "The model's vocabulary makes no token of this prompt.", "Write something else."
+        )
     if n_prompt >= context:
         raise ContextOverflowError(
             f"The prompt has {n_prompt:,} tokens, and the context holds {context:,}.",

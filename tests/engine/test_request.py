@@ -4,6 +4,7 @@ The model is scripted token by token, so every id, character and second can be c
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from stratadesk.engine.events import (
     PromptProgress,
     TextDelta,
 )
+from stratadesk.engine.tokenizer import Tokenizer, TokenizerSpec
 from stratadesk.errors import ContextOverflowError, UsageError
 from tests.engine.fake_model import Script
 from tests.engine.harness import GREEDY, Bench, ask, chat, of_type, raw, said
@@ -97,6 +99,14 @@ def test_a_prompt_that_fills_the_context_is_refused_before_anything_is_computed(
 def test_an_empty_prompt_is_refused(bench: Bench, command: Generate) -> None:
     with pytest.raises(UsageError, match="The prompt is empty"):
         bench.request(command)
+
+
+def test_a_prompt_without_a_token_is_refused_before_anything_is_computed(bench: Bench) -> None:
+    spec = TokenizerSpec(pre="qwen2", tokens=["x"], merges=[], token_types=[1], eos_id=None)
+    bench.runtime = replace(bench.runtime, tokenizer=Tokenizer(spec))
+    with pytest.raises(UsageError, match="no token of this prompt"):
+        bench.request(raw("abc"))
+    assert bench.model.calls == []
 
 
 def test_two_prompts_are_refused(bench: Bench) -> None:
