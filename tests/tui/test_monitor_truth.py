@@ -247,6 +247,7 @@ def test_slots_hits_and_link_are_those_told_last(sequence: list[Event]) -> None:
     assert percent(cache.answer_rate) in experts
     writing = state.phase is Phase.DECODING
     assert (f"now {percent(cache.window_rate)}" in experts) is writing
+    assert text(ExpertFigures, state, 25).startswith("Hits "), "the narrowest keeps the label"
     speed = text(SpeedFigures, state)
     if writing and cache.link_rate is not None:
         assert f"link {link_speed(cache.link_rate)}" in speed

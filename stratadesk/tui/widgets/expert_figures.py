@@ -20,7 +20,7 @@ class ExpertFigures(Section):
     def draw(self, state: MonitorState, width: int) -> Content:
         """Draw two rows."""
         return lines(
-            row("Slot hits" if width >= WIDE_FROM else "Hits", _hits(state), width),
+            row("Slot hits" if width >= WIDE_FROM else "Hits", _hits(state, width), width),
             row("Experts", Content.styled(tier_words(state.cache, width - 8), MUTED), width),
         )
 
@@ -39,8 +39,10 @@ def tier_words(cache: CacheSample | None, width: int) -> str:
     return fit((f"pinned {cache.pinned:,}", f"pageable {cache.pageable:,}"), width)
 
 
-def _hits(state: MonitorState) -> Content:
+def _hits(state: MonitorState, width: int) -> Content:
+    """Write both rates, so that they leave room for the label in the narrowest monitor, too."""
     now, answer = hit_words(state.cache)
     if state.phase is not Phase.DECODING:
         return figure(f"last answer {answer}", live=False)
-    return Content.assemble(figure(f"now {now}"), ("  answer ", MUTED), figure(answer))
+    gap = "  " if width >= WIDE_FROM else " "
+    return Content.assemble(figure(f"now {now}"), (f"{gap}answer ", MUTED), figure(answer))
