@@ -27,7 +27,7 @@ MODEL = Path("tests/data/models/qwen35moe-ud-q4k.gguf")
 """Relative, so that the recording names no folder of this machine."""
 QUESTION = "Read this long text about routers and say what you make of it."
 PARAGRAPH = "Each token is sent to a few experts by a router; the others are not read for it. "
-WORDS = "a test model of 4 MiB on a simulated card; its words are noise"
+WORDS = "a 4 MiB test model, simulated card; its words are noise"
 PATIENCE_S = 120.0
 AFTER_S = 1.5
 """Seconds recorded after the answer."""

@@ -264,11 +264,12 @@ def test_stopping_twice_is_harmless(engine: ReplayEngine) -> None:
 async def test_the_demo_asks_by_itself_and_is_marked_on_screen() -> None:
     engine = ReplayEngine(packaged_recording())
     app = build_app(engine, {"ascii": False})
-    async with app.run_test(size=(120, 36)) as pilot:
+    async with app.run_test(size=(100, 30)) as pilot:
         await wait_for_text(pilot, "StrataDesk  RECORDED")
-        await wait_for_text(pilot, "READING PROMPT")
+        await wait_for_text(pilot, "READING")
         await wait_for_text(pilot, "simulated card")
         assert "its words are noise" in text_of(app)
+        await pilot.resize_terminal(120, 36)
         await wait_for_text(pilot, "lent to the prompt")
 
 
