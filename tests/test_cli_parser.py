@@ -129,6 +129,8 @@ def test_flags_before_the_command_are_kept() -> None:
         (["--ascii=yes"], "--ascii/--no-ascii: takes no value, and has 'yes'."),
         (["launch"], "There is no command 'launch'"),
         ([*RUN, "--tmep", "0"], "stratadesk run has no flag '--tmep'"),
+        (["--temperature", "0.5"], "stratadesk has no flag '--temperature'"),
+        (["--ascii", "launch"], "There is no command 'launch'"),
     ],
 )
 def test_bad_usage_is_one_sentence(arguments: list[str], said: str) -> None:
@@ -147,6 +149,7 @@ def test_bad_usage_is_one_sentence(arguments: list[str], said: str) -> None:
         (["why is the sky blue?"], "The commands are run, logits"),
         ([*RUN, "--tmep", "0"], "Did you mean --temp?"),
         (["--zzz=9"], "See stratadesk --help."),
+        (["--temperature", "0.5"], "Did you mean --temp?"),
         (["-m", "x.gguf", "-p", "hi"], 'Did you mean stratadesk run -m MODEL -p "TEXT"?'),
         (["-m", "x.gguf", "-ngl", "99"], "--vram-reserve-mib"),
         ([*RUN, "--n-gpu-layers=99"], "--vram-reserve-mib"),

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stratadesk.cli import bench_command, config_command, demo_command, models_command
@@ -80,8 +80,10 @@ examples:
   stratadesk plan -m MODEL --vram-mib 6144 --ram-gib 16 --os windows --commit-gib 24
   stratadesk plan -m MODEL --free-mib 5900 --max-context 16384 --kv q8_0 --json
 
-Reads the file's header only and needs no GPU. When the model does not fit, the plan is printed all
-the same, with the smallest changes that would do, and the exit code is 5.
+Reads the file's header only and needs no GPU. For an NVIDIA card it plans streamed experts and
+loans, which --device cuda does not do yet: that takes only a model that fits whole. When the model
+does not fit, the plan is printed all the same, with the smallest changes that would do, and the
+exit code is 5.
 """
 
 PATHS_EXAMPLES = """\
@@ -93,6 +95,15 @@ examples:
 
 class MissingArgumentError(UsageError):
     """Something that a command needs is not there."""
+
+
+class NoSuchCommandError(UsageError):
+    """A word stands where a command should; `word` is that word."""
+
+    def __init__(self, word: str, commands: Iterable[str], program: str) -> None:
+        told = no_such_command(word, commands, program)
+        super().__init__(told.sentence, told.remedy)
+        self.word = word
 
 
 class Parser(argparse.ArgumentParser):
@@ -124,6 +135,11 @@ class Parser(argparse.ArgumentParser):
             parsed, extras = self._parse_without_needs(args)
             if not extras:
                 raise UsageError(error.sentence, error.remedy) from None
+        except NoSuchCommandError as error:
+            unknown = self._unknown_flag(args[: args.index(error.word)])
+            if not unknown:
+                raise
+            raise self._no_place([unknown], {}) from None
         if extras:
             raise self._no_place(extras, vars(parsed))
         return parsed, extras
@@ -141,6 +157,12 @@ class Parser(argparse.ArgumentParser):
         finally:
             for it in needed:
                 it.required = True
+
+    def _unknown_flag(self, words: Sequence[str]) -> str:
+        """Return the last of `words` if it is a flag that does not exist: the next is its value."""
+        last = words[-1] if words else ""
+        is_flag = last.startswith("--") and "=" not in last
+        return last if is_flag and last not in self._option_string_actions else ""
 
     def _no_place(self, extras: list[str], given: Mapping[str, Any]) -> UsageError:
         unknown = next((word for word in extras if word.startswith("-")), "")
@@ -175,7 +197,7 @@ class Parser(argparse.ArgumentParser):
         """Check a word against what is allowed; a command that does not exist gets a hint."""
         commands = action.choices if isinstance(action, argparse._SubParsersAction) else None
         if commands is not None and value not in commands:
-            raise no_such_command(value, commands, self.prog)
+            raise NoSuchCommandError(value, commands, self.prog)
         if action.choices is not None and value not in action.choices:
             allowed = ", ".join(map(str, action.choices))
             raise argparse.ArgumentError(action, f"{quoted(value)} is not one of {allowed}")
