@@ -165,7 +165,7 @@ class DecodeProgress:
 
 @dataclass(frozen=True, slots=True)
 class MemorySample:
-    """RAM in bytes: this process's resident set, and the machine's available and total."""
+    """RAM in bytes: this process's resident set, what is available besides it, and the total."""
 
     resident: int
     available: int

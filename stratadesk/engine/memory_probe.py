@@ -12,11 +12,15 @@ INTERVAL_S = 1.0
 
 
 def sample_memory() -> MemorySample:
-    """Read this process's resident set and the machine's available and total RAM, in bytes."""
-    machine = psutil.virtual_memory()
+    """Read this process's resident set and the machine's available and total RAM, in bytes.
+
+    Linux counts the pages of a mapped model as available, since it can drop them. They are in the
+    resident set, too, and would leave nothing for other programs, so they are not available here.
+    """
+    machine, own = psutil.virtual_memory(), psutil.Process().memory_info()
     return MemorySample(
-        resident=psutil.Process().memory_info().rss,
-        available=machine.available,
+        resident=own.rss,
+        available=max(machine.available - getattr(own, "shared", 0), 0),
         total=machine.total,
     )
 
