@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from stratadesk.engine.chat_template import ChatTemplate
 from stratadesk.engine.commands import Generate, LoadModel
 from stratadesk.engine.events import ModelLoaded
+from stratadesk.engine.hyperparameters import Hyperparameters
 from stratadesk.engine.load_report import LoadReport
 from stratadesk.engine.protocols import Model, ProgressSink, tell_nobody
 from stratadesk.engine.session import Session
 from stratadesk.engine.tokenizer import Tokenizer
+from stratadesk.engine.vram.problems import context_words
 from stratadesk.errors import TemplateError
 
 if TYPE_CHECKING:
@@ -97,6 +99,8 @@ def open_runtime(
         LoadReport(progress, model.name, model.file_bytes).step("Building the tokenizer")
         tokenizer = Tokenizer.from_gguf(model.gguf)
         template, problems = chat_template_of(model.gguf, model.name)
+        own = Hyperparameters(model.gguf).positive("context_length", default=model.context)
+        too_long = context_words(model.context, own)
         session = Session(model)
         session.restart()
         control: CardControl | CudaWatch | None = None
@@ -115,7 +119,7 @@ def open_runtime(
         template=template,
         session=session,
         load_s=time.monotonic() - begun,
-        warnings=(*tokenizer.warnings, *problems),
+        warnings=(*tokenizer.warnings, *problems, *([too_long] if too_long else [])),
         control=control,
     )
 

@@ -59,6 +59,19 @@ def test_a_template_that_does_not_parse_is_replaced_and_declared() -> None:
     assert "ChatML" in warnings[0]
 
 
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_context_beyond_the_models_own_is_warned_of(data_dir: Path, beyond: int) -> None:
+    path = data_dir / "models" / "qwen3-tied-q6_k.gguf"
+    with GgufFile.open(path) as gguf:
+        own = gguf.get_int("qwen3.context_length")
+    asked = EngineSettings(max_context=own + beyond)
+    made = open_runtime(LoadModel(path, asked), lambda progress: None)
+    made.close()
+    told = [words for words in made.warnings if "answers get worse" in words]
+    assert len(told) == beyond
+    assert all(f"{own + 1:,} tokens is more than the model's {own:,}" in words for words in told)
+
+
 def test_a_model_whose_text_cannot_be_used_is_closed_again(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -207,12 +207,17 @@ def chunk_problem(planner: ArenaPlanner, settings: PlanSettings, most: int) -> P
 
 def context_problem(shape: ModelShape, settings: PlanSettings) -> Problem | None:
     """Tell when the context is longer than the model was made for."""
-    if settings.max_context <= shape.context:
-        return None
-    return Problem(
-        f"A context of {settings.max_context:,} tokens is more than the model's "
-        f"{shape.context:,}; answers get worse beyond those.",
-        fatal=False,
+    words = context_words(settings.max_context, shape.context)
+    return Problem(words, fatal=False) if words else None
+
+
+def context_words(context: int, own: int) -> str:
+    """Warn of more tokens than the `own` of the model; empty where there is nothing to warn of."""
+    if context <= own:
+        return ""
+    return (
+        f"A context of {context:,} tokens is more than the model's {own:,}; "
+        "answers get worse beyond those."
     )
 
 
