@@ -5,6 +5,9 @@ from stratadesk.tui.mib import scale_of
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.key_bar import KeyItem
 
+HELP = 9
+"""Stands on every screen: whoever finds the list of keys finds all that had to give way."""
+
 STOP, IDLE_STOP = 8, 5
 """What can be stopped keeps its key on the narrowest screen; its mere place gives way."""
 
@@ -20,7 +23,7 @@ def footer(
     card = _card_items(state, control) if state.settings and state.lost is None else ()
     reload = (KeyItem("reload", "app.reload", weight=7),) if needs_reload else ()
     return (
-        KeyItem("help", "app.show_help", weight=4),
+        KeyItem("help", "app.show_help", weight=HELP),
         KeyItem("model", "app.choose_model", weight=3 if not card else 1),
         *card,
         KeyItem("monitor", "screen.cycle_monitor", look["monitor"], weight=2),

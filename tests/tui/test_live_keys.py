@@ -188,14 +188,24 @@ async def test_another_key_ends_what_is_said_of_the_last_one() -> None:
         await wait_for_text(pilot, "F7 thinking shown")
 
 
-async def test_the_narrowest_screen_keeps_the_key_that_stops() -> None:
+async def test_the_narrowest_screen_keeps_help_and_the_key_that_stops() -> None:
+    """Without F1 a newcomer finds no other key there, not even the one that quits."""
     async with desk() as (app, engine, pilot, _):
         await pilot.resize_terminal(40, 12)
-        await wait_for_text(pilot, "F3 alias")
+        await wait_for_text(pilot, "F1 help  F4/F5 reserve 590")
         await pilot.press("h", "i", "enter")
         await wait_until(pilot, lambda: engine.requests, "the request")
         await wait_for_text(pilot, "Esc stop")
-        assert "F4/F5 reserve 590" in text_of(app)
+        assert "F1 help  F4/F5 reserve 590" in text_of(app)
+
+
+async def test_help_stays_where_what_can_be_taken_back_takes_the_room() -> None:
+    async with desk() as (app, engine, pilot, _):
+        engine.silent = True
+        await pilot.resize_terminal(40, 12)
+        await pilot.press("f8", "h", "i", "enter")
+        await wait_for_text(pilot, "Esc take back")
+        assert "F1 help" in text_of(app)
 
 
 @pytest.mark.usefixtures("quick")
