@@ -73,7 +73,11 @@ class LoadProgress:
 
 @dataclass(frozen=True, slots=True)
 class ModelLoaded:
-    """A model is ready. Sizes in bytes, context in tokens, time in seconds."""
+    """A model is ready. Sizes in bytes, context in tokens, times in seconds.
+
+    `load_s` leaves out `kernels_s`, in which kernels were compiled or read: loading the model again
+    takes only the former.
+    """
 
     name: str
     architecture: str
@@ -89,6 +93,7 @@ class ModelLoaded:
     thinks: bool
     """Whether the template knows `enable_thinking` or the vocabulary has `<think>`."""
     warnings: tuple[str, ...] = ()
+    kernels_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +204,7 @@ class ReserveApplied:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds per stage and tokens per second of an answer."""
+    """Seconds per stage and tokens per second of an answer; `load_s` as in `ModelLoaded`."""
 
     load_s: float
     prefill_s: float

@@ -12,6 +12,37 @@ PATIENCE_S = 0.3
 """Seconds after which reading compiled kernels is worth telling; compiling is from the start."""
 
 OPENING = "Opening the file"
+KERNELS = "Preparing kernels"
+
+
+class LoadClock:
+    """Passes what is told on to `progress`, and measures how long loading takes.
+
+    Kernels have a time of their own: they are compiled once, then kept, so that it does not tell
+    how long it takes to load the model again.
+    """
+
+    def __init__(self, progress: ProgressSink, clock: Callable[[], float] = time.monotonic) -> None:
+        self._progress = progress
+        self._clock = clock
+        self._begun = clock()
+        self._kernels_begun: float | None = None
+        self.kernels_s = 0.0
+        """Seconds from the first to the last report of kernels."""
+
+    @property
+    def load_s(self) -> float:
+        """Seconds since the loading began, without `kernels_s`."""
+        return self._clock() - self._begun - self.kernels_s
+
+    def __call__(self, told: LoadProgress) -> None:
+        """Note the time, and pass `told` on."""
+        if told.stage == KERNELS:
+            now = self._clock()
+            if self._kernels_begun is None:
+                self._kernels_begun = now
+            self.kernels_s = now - self._kernels_begun
+        self._progress(told)
 
 
 class LoadReport:
@@ -43,7 +74,7 @@ class LoadReport:
 
         def report(done: int, total: int) -> None:
             if time.monotonic() - begun > PATIENCE_S or done == total:
-                self._tell("Preparing kernels", done, total, "kernels")
+                self._tell(KERNELS, done, total, "kernels")
 
         return report
 

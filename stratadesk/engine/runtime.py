@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from stratadesk.engine.chat_template import ChatTemplate
 from stratadesk.engine.commands import Generate, LoadModel
 from stratadesk.engine.events import ModelLoaded
 from stratadesk.engine.hyperparameters import Hyperparameters
-from stratadesk.engine.load_report import LoadReport
+from stratadesk.engine.load_report import LoadClock, LoadReport
 from stratadesk.engine.protocols import Model, ProgressSink, tell_nobody
 from stratadesk.engine.session import Session
 from stratadesk.engine.tokenizer import Tokenizer
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 class Runtime:
     """Everything that a request needs of a loaded model.
 
-    `load_s` is in seconds. `warnings` are sentences about what is wrong with
-    the file but does not keep it from answering.
+    `load_s` are seconds without `kernels_s`, those in which kernels were compiled or read.
+    `warnings` are sentences about what is wrong with the file but does not keep it from answering.
     """
 
     path: Path
@@ -44,6 +43,7 @@ class Runtime:
     warnings: tuple[str, ...] = ()
     control: CardControl | CudaWatch | None = None
     """Live control of the card's memory, None where the model has no card."""
+    kernels_s: float = 0.0
 
     def template_for(self, command: Generate) -> ChatTemplate:
         """Return the template that the messages of `command` are rendered with."""
@@ -65,6 +65,7 @@ class Runtime:
             template=self.template.origin,
             thinks=self.template.knows_thinking or self.tokenizer.special_id("<think>") is not None,
             warnings=self.warnings,
+            kernels_s=self.kernels_s,
         )
 
     def close(self) -> None:
@@ -92,11 +93,11 @@ def open_runtime(
     from stratadesk.engine.cuda_watch import CudaWatch
     from stratadesk.engine.loading import load_model
 
-    begun = time.monotonic()
+    clock = LoadClock(progress)
     with ExitStack() as undo:
-        model: Any = load_model(command.path, command.settings, progress, emit)
+        model: Any = load_model(command.path, command.settings, clock, emit)
         undo.callback(model.close)
-        LoadReport(progress, model.name, model.file_bytes).step("Building the tokenizer")
+        LoadReport(clock, model.name, model.file_bytes).step("Building the tokenizer")
         tokenizer = Tokenizer.from_gguf(model.gguf)
         template, problems = chat_template_of(model.gguf, model.name)
         own = Hyperparameters(model.gguf).positive("context_length", default=model.context)
@@ -118,7 +119,8 @@ def open_runtime(
         tokenizer=tokenizer,
         template=template,
         session=session,
-        load_s=time.monotonic() - begun,
+        load_s=clock.load_s,
+        kernels_s=clock.kernels_s,
         warnings=(*tokenizer.warnings, *problems, *([too_long] if too_long else [])),
         control=control,
     )

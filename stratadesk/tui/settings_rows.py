@@ -1,6 +1,7 @@
 """What the settings screen shows, made from what is set, wanted and forecast."""
 
 from stratadesk.keys import find_key
+from stratadesk.tui.figures import milliseconds
 from stratadesk.tui.live_control import LiveControl
 from stratadesk.tui.mib import scale_of
 from stratadesk.tui.monitor_state import MonitorState
@@ -50,7 +51,7 @@ def reload_words(
     if not control.waits_for_reload:
         return "", ""
     load_s = state.model.load_s if state.model else 0.0
-    took = f" (it took {load_s:.1f} s)" if load_s else ""
+    took = f" (it took {milliseconds(load_s)})" if load_s else ""
     again = (
         f"{find_key('reload').caption} loads the model again{took}, "
         f"{find_key('model').caption} another; the chat stays."

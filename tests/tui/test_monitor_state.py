@@ -1,9 +1,11 @@
 """The monitor must show what the engine said last, and nothing of a model that is gone."""
 
+from dataclasses import replace
+
 import pytest
 from rich.cells import cell_len
 
-from stratadesk.engine.events import Event, Phase, PhaseChanged
+from stratadesk.engine.events import Event, ModelLoaded, Phase, PhaseChanged
 from stratadesk.tui.monitor_state import MonitorState, advance
 from stratadesk.tui.widgets.context_meter import ContextMeter
 from stratadesk.tui.widgets.memory_meter import MemoryMeter, memory_shares
@@ -54,6 +56,13 @@ def test_the_context_counts_reused_and_read_tokens_then_follows_the_engine() -> 
     assert after(*STORY[:7]).context_used == 8_604
     assert after(*STORY).context_used == 16_175
     assert "16,175 / 32,768" in drawn(ContextMeter, after(*STORY), 40)
+
+
+def test_kernels_are_told_apart_from_the_loading_where_they_took_long() -> None:
+    (model,) = (event for event in script.loaded() if isinstance(event, ModelLoaded))
+    for kernels_s, words in ((0.4, "34 ms"), (42.1, "34 ms, kernels 42.1 s")):
+        told = replace(model, load_s=0.034, kernels_s=kernels_s)
+        assert drawn(ModelFacts, after(*script.loaded(), told), 40).endswith(f" {words}")
 
 
 def test_no_column_moves_through_a_whole_answer() -> None:

@@ -3,7 +3,7 @@
 from textual.content import Content
 
 from stratadesk.engine.events import ModelLoaded
-from stratadesk.tui.figures import NO_VALUE, clip
+from stratadesk.tui.figures import NO_VALUE, clip, milliseconds
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.sanitise import safe_line
 from stratadesk.tui.widgets.drawing import STRONG, lines, row
@@ -11,6 +11,9 @@ from stratadesk.tui.widgets.section import Section
 from stratadesk.units import format_bytes
 
 DEVICES = {"host": "CPU", "cuda": "CUDA"}
+
+WORTH_TELLING_S = 1.0
+"""Seconds of preparing kernels from which on they are told: reading kept ones takes less."""
 
 
 class ModelFacts(Section):
@@ -42,6 +45,13 @@ def model_facts(model: ModelLoaded | None) -> tuple[tuple[str, str], ...]:
         format_bytes(model.kv_bytes),
         format_bytes(model.state_bytes),
         "the model's" if model.template == "model" else model.template,
-        f"{model.load_s:.1f} s",
+        loading_words(model),
     )
     return tuple(zip(labels, values, strict=True))
+
+
+def loading_words(model: ModelLoaded) -> str:
+    """Say how long loading took; kernels, which are kept for the next time, by themselves."""
+    took = milliseconds(model.load_s)
+    worth = model.kernels_s >= WORTH_TELLING_S
+    return f"{took}, kernels {model.kernels_s:.1f} s" if worth else took
