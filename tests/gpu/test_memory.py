@@ -47,6 +47,27 @@ def test_fresh_blocks_are_poisoned(bench: Bench) -> None:
     assert np.isnan(values).all()
 
 
+def test_a_block_in_the_machines_memory_takes_none_of_the_card_and_holds_what_it_is_given(
+    bench: Bench,
+) -> None:
+    """It stands for one that was paged out: read over the link, at the same address."""
+    memory = CudaMemory(bench.device, BLOCK, poison=True)
+    memory.reserve(2 * BLOCK)
+    memory.map_block(0)
+    before = bench.device.free()
+    memory.map_block(1, on_host=True)
+    assert bench.device.free() == before
+    values = np.random.default_rng(0).standard_normal((1, BLOCK // 4), np.float32)
+    place = DeviceTensor(memory.address + BLOCK, values.shape)
+    assert np.isnan(bench.ops.download(place)).all()
+    bench.ops.upload(place.address, values)
+    copied = DeviceTensor(memory.address, values.shape)
+    bench.ops.copy(copied, place)
+    assert np.array_equal(bench.ops.download(copied), values)
+    memory.release()
+    assert bench.device.free() == before + BLOCK
+
+
 @pytest.mark.parametrize("index", [-1, 2, 0])
 def test_a_block_is_mapped_once_and_within_the_range(device: Device, index: int) -> None:
     memory = CudaMemory(device, BLOCK)
