@@ -148,7 +148,7 @@ class CudaMemory:
             self._release_plain()
         except DeviceLostError:
             self._plain = 0
-            LOSS.release_later(self._release_blocks)
+            LOSS.release_later(self._release_leftovers)
 
     def _release_blocks(self) -> None:
         for index in sorted(self._handles):
@@ -156,6 +156,17 @@ class CudaMemory:
         if self._reserved:
             driver = _bindings()
             _checked(driver.cuMemAddressFree(self.address, self._reserved), "freeing addresses")
+            self._reserved = self.address = 0
+
+    def _release_leftovers(self) -> None:
+        """Release what a lost card has left, whatever of it went with the context."""
+        driver, size = _bindings(), self.block_bytes
+        while self._handles:
+            index, handle = self._handles.popitem()
+            driver.cuMemUnmap(self.address + index * size, size)
+            driver.cuMemRelease(handle)
+        if self._reserved:
+            driver.cuMemAddressFree(self.address, self._reserved)
             self._reserved = self.address = 0
 
     def _release_plain(self) -> None:
