@@ -8,8 +8,9 @@ from stratadesk.engine.events import Event, Failure, ModelLoaded
 from stratadesk.engine.vram.plan_settings import HeadAlias
 from stratadesk.keys import find_key
 from stratadesk.tui.monitor_state import MonitorState
+from stratadesk.tui.passing_words import Later, PassingWords
 from stratadesk.tui.reload_choices import ReloadChoice, kept_value, waiting, with_choices_of
-from stratadesk.tui.reserve_dial import Later, ReserveDial
+from stratadesk.tui.reserve_dial import ReserveDial
 from stratadesk.units import MIB
 
 OWN_CARD = "This model has a card of its own. Kept for the next one that has not:"
@@ -37,6 +38,7 @@ class LiveControl:
     ) -> None:
         self.settings = self.loaded = settings
         self.dial = ReserveDial(tell, later, changed, self._reserve_asked)
+        self._said = PassingWords(later, changed)
         self._tell = tell
         self._keep = keep
         self._say = say
@@ -61,6 +63,22 @@ class LiveControl:
         waits = told.alias_waits and wanted is told.alias_next
         return f"{wanted} next prompt" if waits else str(wanted)
 
+    def words(self, state: MonitorState) -> str:
+        """Say what the last key will do or has done, for a while; else nothing.
+
+        A change that can still be taken back goes first, and so does what nobody here asked for.
+        """
+        dial = self.dial.words(state)
+        first = self.dial.wanted is not None or self._is_unasked(state)
+        return dial if first else self._said.words or dial
+
+    def replaces_keys(self, state: MonitorState) -> bool:
+        """Whether there are words that may stand where the keys do: they answer one.
+
+        What other programs did comes unasked: it must not take the keys that help away.
+        """
+        return bool(self.words(state)) and not self._is_unasked(state)
+
     def cycle_alias(self, state: MonitorState) -> None:
         """Go on to the next of auto, on and off."""
         if state.settings is None:
@@ -76,13 +94,14 @@ class LiveControl:
         self._tell(SetHeadAlias(self._alias))
         self._keep_in_plan(alias=self._alias)
         self._keep("prefill_head_alias", self._alias.value)
-        self._changed()
+        self._said.say(f"Head alias {self._alias} from the next prompt on")
 
     def turn_reserve(self, state: MonitorState, steps: int) -> None:
         """Turn the reserve up, or down when `steps` is negative."""
         if state.settings is None:
             self._say(NO_CARD)
         else:
+            self._said.hush()
             self.dial.turn(state.settings, steps)
 
     def set_reserve(self, state: MonitorState, mib: int) -> None:
@@ -90,6 +109,7 @@ class LiveControl:
         if state.settings is None:
             self._say(NO_CARD)
         else:
+            self._said.hush()
             self.dial.set(state.settings, mib * MIB)
 
     def choose(self, choice: ReloadChoice, state: MonitorState) -> None:
@@ -100,11 +120,11 @@ class LiveControl:
         self.settings = choice.next(self.settings)
         self._changed()
 
-    def keep(self, key: str, value: str) -> None:
-        """Keep a choice about the screen for the next start."""
+    def keep(self, key: str, value: str, words: str = "") -> None:
+        """Keep a choice about the screen for the next start; `words` say what it was."""
         self.dial.hush()
         self._keep(key, value)
-        self._changed()
+        self._said.say(words)
 
     def fit(self, fitted: Callable[[EngineSettings], EngineSettings]) -> None:
         """Fit the settings to the model that is loaded next; that is no choice of the user's.
@@ -140,9 +160,14 @@ class LiveControl:
             self._say(self._unsaid)
             self._unsaid = ""
         refused = any(isinstance(event, Failure) and event.request_id is None for event in batch)
+        if refused:
+            self._said.hush()
         if refused or state.settings is None or state.settings.alias_next is self._alias:
             self._alias = None
         self.dial.follow(state)
+
+    def _is_unasked(self, state: MonitorState) -> bool:
+        return bool(self.dial.words(state)) and not self.dial.answers_keys(state)
 
     def _note_what_waits(self, settings: EngineSettings, loaded: EngineSettings) -> None:
         chosen = [

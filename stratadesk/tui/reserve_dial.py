@@ -1,28 +1,16 @@
 """Turning the reserve up and down: first it is said what that does, a moment later it is done."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from stratadesk.engine.card_events import CardSettings
 from stratadesk.engine.commands import Command, PreviewReserve, SetReserve
 from stratadesk.engine.events import ReserveApplied
 from stratadesk.tui import moment
 from stratadesk.tui.monitor_state import MonitorState
+from stratadesk.tui.passing_words import SHOWN_S, Later, Stoppable
 from stratadesk.tui.reserve_words import applied_words, most_kept, preview_words
 
 APPLIES_AFTER_S = 1.5
-SHOWN_S = 5.0
-
-
-class Stoppable(Protocol):
-    """A timer that has been started."""
-
-    def stop(self) -> None:
-        """Do not call back after all."""
-
-
-Later = Callable[[float, Callable[[], None]], Stoppable]
-"""Calls back after a delay in seconds."""
 
 
 class ReserveDial:

@@ -21,13 +21,13 @@ from stratadesk.engine.commands import (
     SetHeadAlias,
     SetReserve,
 )
-from stratadesk.engine.events import Event, Failure, Phase, ReserveApplied
+from stratadesk.engine.events import Event, Failure, ModelLoaded, Phase, ReserveApplied
 from stratadesk.engine.forecast import Forecast
 from stratadesk.engine.vram.phase_table import VramState
 from stratadesk.engine.vram.plan_settings import HeadAlias, PlanSettings
 from stratadesk.engine.vram.states import MemoryState
 from stratadesk.errors import StrataDeskError
-from stratadesk.tui import reserve_dial
+from stratadesk.tui import passing_words, reserve_dial
 from stratadesk.tui.app import StrataDeskApp
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.options import AppOptions
@@ -99,6 +99,11 @@ def card_time() -> float:
     return moment.now()
 
 
+def model_thinks(app: StrataDeskApp) -> bool:
+    model = app.chat_screen.state.model
+    return model is not None and model.thinks
+
+
 def commands(engine: script.ScriptedEngine, kind: type[Command]) -> list[Command]:
     return [command for command in engine.commands if isinstance(command, kind)]
 
@@ -125,7 +130,7 @@ async def test_f3_goes_through_auto_on_and_off() -> None:
     async with desk() as (_, engine, pilot, _):
         for wanted in ("on", "off", "auto"):
             await pilot.press("f3")
-            await wait_for_text(pilot, f"F3 alias {wanted}")
+            await wait_for_text(pilot, f"◆ Head alias {wanted} from the next prompt on")
         told = commands(engine, SetHeadAlias)
         assert told == [SetHeadAlias(HeadAlias(name)) for name in ("on", "off", "auto")]
 
@@ -135,14 +140,16 @@ async def test_presses_add_up_while_the_engine_is_busy() -> None:
         engine.silent = True
         await pilot.press("f3", "f3")
         assert commands(engine, SetHeadAlias)[-1] == SetHeadAlias(HeadAlias.OFF)
-        assert "F3 alias off" in text_of(app)
+        assert "Head alias off" in text_of(app)
 
 
-async def test_a_change_during_a_prompt_says_next_prompt() -> None:
+async def test_a_change_during_a_prompt_says_next_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     async with desk() as (app, engine, pilot, _):
+        monkeypatch.setattr(passing_words, "SHOWN_S", 0.3)
         await app.chat_screen.apply(card.prompt(card_time()))
         engine.silent = True
         await pilot.press("f3")
+        await wait_for_text(pilot, "Head alias on from the next prompt on")
         engine.say(card.settings(HeadAlias.AUTO, following=HeadAlias.ON))
         await wait_for_text(pilot, "F3 alias on next prompt")
         assert "Layout · next prompt on   alias · 2,048" in text_of(app)
@@ -157,6 +164,7 @@ async def test_a_refused_alias_goes_back_to_what_is() -> None:
         await pilot.press("f3")
         await wait_for_text(pilot, "The head is never lent.")
         assert "F3 alias auto" in text_of(app)
+        assert "from the next prompt" not in text_of(app)
 
 
 @pytest.mark.usefixtures("quick")
@@ -175,17 +183,41 @@ async def test_f4_says_what_it_will_do_then_does_it_and_says_what_was_reached() 
 
 @pytest.mark.usefixtures("quick")
 async def test_another_key_ends_what_is_said_of_the_last_one() -> None:
-    """For seconds what was reached stands where the keys do: F3 would show nothing meanwhile."""
+    """For seconds it stands where the keys do: another key would show nothing meanwhile."""
     async with desk() as (app, _, pilot, _):
         await pilot.press("f4")
         await wait_for_text(pilot, "Reached: reserve 526 MiB")
         assert "F3 alias" not in text_of(app)
         await pilot.press("f3")
-        await wait_for_text(pilot, "F3 alias on")
+        await wait_for_text(pilot, "Head alias on from the next prompt on")
         await pilot.press("f4")
         await wait_for_text(pilot, "Reached: reserve 462 MiB")
         await pilot.press("f7")
+        await wait_for_text(pilot, "Thinking shown")
+        await pilot.press("f6")
         await wait_for_text(pilot, "F7 thinking shown")
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_change_that_can_be_taken_back_is_not_hidden_by_another_key() -> None:
+    async with desk() as (_, _, pilot, _):
+        await pilot.press("f4", "f3")
+        await wait_for_text(pilot, "Esc takes it back")
+        await wait_for_text(pilot, "Head alias on from the next prompt on")
+
+
+async def test_f7_says_what_it_did_where_nothing_thinks() -> None:
+    """With such a model, and where the footer has no room for the key, nothing else changes."""
+    async with desk() as (app, engine, pilot, _):
+        await pilot.resize_terminal(60, 24)
+        await pilot.press("f7")
+        await wait_for_text(pilot, "◆ Thinking shown")
+        assert "does not think" not in text_of(app)
+        (model,) = (event for event in script.loaded() if isinstance(event, ModelLoaded))
+        engine.say(replace(model, thinks=False))
+        await wait_until(pilot, lambda: not model_thinks(app), "the other model")
+        await pilot.press("f7")
+        await wait_for_text(pilot, "◆ Thinking hidden; this model does not think")
 
 
 async def test_the_narrowest_screen_keeps_help_and_the_key_that_stops() -> None:

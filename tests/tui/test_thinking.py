@@ -30,7 +30,7 @@ async def test_thinking_is_folded_with_its_time_and_tokens_and_f7_unfolds_it() -
         await pilot.press("f7")
         await wait_for_text(pilot, THOUGHT)
         assert "▾ Thought" in text_of(pilot.app)
-        assert "thinking shown" in text_of(pilot.app)
+        assert "Thinking shown" in text_of(pilot.app)
         await pilot.press("f7")
         await wait_until(pilot, lambda: THOUGHT not in text_of(pilot.app), "folded again")
 

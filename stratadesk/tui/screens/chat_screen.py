@@ -154,11 +154,8 @@ class ChatScreen(Settling, Screen[None]):
         """Show what a key will change or has changed, and the present values."""
         if not self.is_attached:
             return
-        dial = self._control.dial
-        words = dial.words(self._state)
-        self._change.show(words)
-        # What other programs did comes unasked: it must not take the keys that help away.
-        self._keys.display = not (words and dial.answers_keys(self._state))
+        self._change.show(self._control.words(self._state))
+        self._keys.display = not self._control.replaces_keys(self._state)
         self._show_keys()
 
     def action_cycle_monitor(self) -> None:
@@ -171,8 +168,10 @@ class ChatScreen(Settling, Screen[None]):
         """Show or hide all thinking."""
         self._thinking_shown = not self._thinking_shown
         self._chat.show_thinking(self._thinking_shown)
-        self._control.keep("thinking", self.look["thinking"])
-        self._show_keys()
+        shown = self.look["thinking"]
+        model = self._state.model
+        without = "" if model is None or model.thinks else "; this model does not think"
+        self._control.keep("thinking", shown, f"Thinking {shown}{without}")
 
     async def action_new_chat(self) -> None:
         """Forget the chat."""

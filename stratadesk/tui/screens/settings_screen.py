@@ -69,7 +69,7 @@ class SettingsScreen(ModalScreen[None]):
         desk = self._desk
         self._table.show(settings_rows(desk.state, desk.control, desk.look, desk.fixed))
         _write(self._own, "" if desk.keeps("max_context") else OWN_CARD)
-        _write(self._change, desk.control.dial.words(desk.state))
+        _write(self._change, desk.control.words(desk.state))
         prospect = self._prospect_known
         words, again = reload_words(desk.state, desk.control, prospect)
         _write(self._prospect, words)
