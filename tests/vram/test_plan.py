@@ -9,11 +9,12 @@ import pytest
 
 from stratadesk.engine.commands import KvFormat
 from stratadesk.engine.gguf_file import GgufFile
-from stratadesk.engine.vram.buffers import GPU_RULE, HOST_RULE, PromptBuffers
+from stratadesk.engine.vram.buffers import GPU_RULE, HOST_RULE, BufferRule, PromptBuffers
 from stratadesk.engine.vram.geometry import aligned
 from stratadesk.engine.vram.machine_facts import MachineFacts
+from stratadesk.engine.vram.plan import make_plan
 from stratadesk.engine.vram.plan_json import REQUESTS
-from stratadesk.engine.vram.plan_settings import HeadAlias, Layout
+from stratadesk.engine.vram.plan_settings import HeadAlias, Layout, PlanSettings
 from stratadesk.engine.vram.shape import (
     AttentionShape,
     DeltaNetShape,
@@ -254,6 +255,36 @@ def test_a_hopeless_card_is_told_so(shape_35b: ModelShape) -> None:
     assert "smaller model" in plan.problems[0].remedy
     assert plan.refused
     assert plan_of(shape_35b, MachineFacts(card=2048 * MIB), force=True).refused
+
+
+@pytest.mark.parametrize("rule", [GPU_RULE, HOST_RULE])
+def test_where_figures_are_assumed_no_program_is_to_be_closed(
+    rule: BufferRule, shape_35b: ModelShape
+) -> None:
+    """A newcomer was told to free 1,598 MiB of other programs' VRAM on a card of 2 MiB."""
+    plan = make_plan(shape_35b, MachineFacts(card=2 * MIB), PlanSettings(), rule)
+    assert plan.problems[0].remedy == (
+        "700 MiB for other programs and 300 MiB for a CUDA context are assumed, and 590 MiB stay "
+        "free (--vram-reserve-mib): say what is free with --free-mib, name a larger card with "
+        "--vram-mib, or choose a smaller model."
+    )
+
+
+def test_what_is_free_of_a_card_of_others_is_made_more_by_closing_them(
+    shape_35b: ModelShape,
+) -> None:
+    machine, settings = MachineFacts(free=8 * MIB), PlanSettings(reserve=7 * MIB)
+    real = make_plan(shape_35b, machine, settings)
+    assert real.problems[0].remedy.startswith("Free VRAM of other programs")
+    simulated = make_plan(shape_35b, machine, settings, HOST_RULE)
+    assert simulated.problems[0].remedy == (
+        "The card is simulated: give it more with --free-mib or --vram-mib, keep less than 7 MiB "
+        "free with --vram-reserve-mib, or choose a smaller model."
+    )
+    forced = make_plan(shape_35b, machine, PlanSettings(reserve=0, force=True), HOST_RULE)
+    with pytest.raises(MemoryShortageError, match="The card is simulated") as caught:
+        forced.check()
+    assert "--vram-reserve-mib" not in caught.value.remedy
 
 
 def test_force_gives_the_reserve_up_but_not_the_card(shape_35b: ModelShape) -> None:

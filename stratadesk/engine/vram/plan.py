@@ -31,6 +31,7 @@ from stratadesk.engine.vram.problems import (
     chunk_problem,
     context_problem,
     host_problems,
+    more_room,
     slots_note,
 )
 from stratadesk.engine.vram.regions import EMPTY, Region, regions_of
@@ -129,7 +130,7 @@ class VramPlan:
         if fatal is None:
             raise MemoryShortageError(
                 "The card has no room for this model.",
-                "Free VRAM of other programs, or choose a smaller model.",
+                more_room(self.inputs),
             )
         raise MemoryShortageError(fatal.sentence, fatal.remedy)
 

@@ -183,8 +183,34 @@ class ShortageFinder:
         return Problem(
             f"{-(-short // MIB):,} MiB short: no setting is enough; even {flags} leaves "
             f"{-(-still // MIB):,} MiB short.",
-            "Free VRAM of other programs, or choose a smaller model.",
+            more_room(self._inputs),
         )
+
+
+def more_room(inputs: PlanInputs) -> str:
+    """Say how a card gets room where no setting of the model is enough.
+
+    Other programs can be closed only where it was read, or said, what they hold.
+    """
+    machine, reserve = inputs.machine, inputs.settings.reserve
+    if machine.free is None and machine.desktop + machine.context:
+        kept = f", and {_mib(reserve)} stay free (--vram-reserve-mib)" if reserve else ""
+        return (
+            f"{_mib(machine.desktop)} for other programs and {_mib(machine.context)} for a CUDA "
+            f"context are assumed{kept}: say what is free with --free-mib, name a larger card "
+            "with --vram-mib, or choose a smaller model."
+        )
+    if inputs.rule is HOST_RULE and (reserve or machine.free is not None):
+        less = f", keep less than {_mib(reserve)} free with --vram-reserve-mib" if reserve else ""
+        return (
+            f"The card is simulated: give it more with --free-mib or --vram-mib{less}, or choose "
+            "a smaller model."
+        )
+    return "Free VRAM of other programs, or choose a smaller model."
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{n_bytes / MIB:,.0f} MiB"
 
 
 def _value_bytes(kv: KvFormat) -> float:
