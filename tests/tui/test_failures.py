@@ -1,5 +1,7 @@
 """A failure the user cannot read, or cannot get past, is a dead end."""
 
+from dataclasses import replace
+
 from stratadesk.engine.commands import LoadModel
 from stratadesk.engine.events import EngineStopped, Failure, LoadProgress, Phase
 from stratadesk.tui.widgets.prompt_input import PromptInput
@@ -97,6 +99,41 @@ async def test_a_model_that_does_not_load_is_explained() -> None:
         await wait_for_text(pilot, "✗ Model unusable")
         await wait_for_text(pilot, "No such file: x.gguf.")
         await wait_for_text(pilot, "NO MODEL")
+
+
+async def test_the_same_failure_of_another_try_is_counted_and_not_stacked() -> None:
+    no_driver = Failure(
+        None, "No usable GPU", "There is no driver.", "Install it, or use --device host.", 3
+    )
+    engine = ScriptedEngine()
+    async with make_app(engine).run_test(size=(100, 30)) as pilot:
+        await wait_for_text(pilot, "READY")
+        engine.say(no_driver)
+        await wait_for_text(pilot, "✗ No usable GPU")
+        assert "again," not in text_of(pilot.app)
+        engine.say(no_driver)
+        await wait_for_text(pilot, "✗ No usable GPU · again")
+        engine.say(no_driver)
+        await wait_for_text(pilot, "✗ No usable GPU · again, 3 times")
+        assert text_of(pilot.app).count("There is no driver.") == 1
+        engine.say(replace(no_driver, sentence="The driver is too old."))
+        await wait_for_text(pilot, "The driver is too old.")
+        engine.say(no_driver)
+        await wait_until(
+            pilot, lambda: text_of(pilot.app).count("There is no driver.") == 2, "a third card"
+        )
+
+
+async def test_a_flag_that_no_key_stands_for_is_said_to_need_a_new_start() -> None:
+    """In a chat on a device that is not there, neither F2 nor F9 led anywhere."""
+    engine = ScriptedEngine()
+    async with make_app(engine).run_test(size=(100, 30)) as pilot:
+        await wait_for_text(pilot, "READY")
+        engine.say(Failure(None, "No usable GPU", "None.", "Install it, or use --device host.", 3))
+        await wait_for_text(pilot, "^Q quits; started again with --device host,")
+        engine.say(Failure(None, "Out of memory", "None.", "Use a smaller --max-context.", 5))
+        await wait_for_text(pilot, "Use a smaller --max-context.")
+        assert text_of(pilot.app).count("^Q quits") == 1
 
 
 async def test_warnings_of_a_model_are_shown() -> None:

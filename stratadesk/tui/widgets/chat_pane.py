@@ -189,7 +189,7 @@ class ChatPane(Vertical):
             case LoadCancelled():
                 await self._load_cancelled(event)
             case Failure(request_id=None):
-                await self.transcript.add(FailureCard(event))
+                await self.transcript.add_failure(event)
             case EngineStopped():
                 await self._engine_stopped()
             case DeviceLost():

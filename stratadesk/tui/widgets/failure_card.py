@@ -6,7 +6,11 @@ from textual.message import Message
 from textual.widgets import Button, Static
 
 from stratadesk.engine.events import Failure
+from stratadesk.keys import find_key
 from stratadesk.tui.sanitise import safe_text
+
+HOST = "--device host"
+"""The flag of a remedy that no key here can follow."""
 
 
 class FailureCard(Vertical):
@@ -17,17 +21,29 @@ class FailureCard(Vertical):
 
     def __init__(self, failure: Failure) -> None:
         super().__init__()
-        self._failure = failure
+        self.failure = failure
+        self._times = 1
+        self._title = Static(self._title_words, classes="title", markup=False)
 
     def compose(self) -> ComposeResult:
         """Make the three lines, and the button if the failure offers ChatML."""
-        failure = self._failure
-        yield Static(f"✗ {safe_text(failure.title)}", classes="title", markup=False)
+        failure = self.failure
+        yield self._title
         yield Static(safe_text(failure.sentence), markup=False)
         if failure.remedy:
-            yield Static(safe_text(failure.remedy), classes="remedy", markup=False)
+            yield Static(safe_text(remedy_here(failure)), classes="remedy", markup=False)
         if failure.offers_chatml:
             yield Button("Answer with ChatML", id="answer-with-chatml", compact=True)
+
+    def again(self) -> None:
+        """Say that the same has happened once more."""
+        self._times += 1
+        self._title.update(self._title_words)
+
+    @property
+    def _title_words(self) -> str:
+        again = {1: "", 2: " · again"}.get(self._times, f" · again, {self._times:,} times")
+        return f"✗ {safe_text(self.failure.title)}{again}"
 
     def on_mount(self) -> None:
         """Let Enter take the way on."""
@@ -39,3 +55,11 @@ class FailureCard(Vertical):
         event.stop()
         event.button.disabled = True
         self.post_message(self.ChatmlWanted())
+
+
+def remedy_here(failure: Failure) -> str:
+    """Return the remedy, and how to follow it where it names the flag for the CPU."""
+    if HOST not in failure.remedy:
+        return failure.remedy
+    quits = find_key("quit").caption
+    return f"{failure.remedy}\n{quits} quits; started again with {HOST}, StrataDesk uses the CPU."

@@ -4,6 +4,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widget import Widget
 
+from stratadesk.engine.events import Failure
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.answer_turn import AnswerTurn
 from stratadesk.tui.widgets.attachments import Attachment
@@ -50,6 +51,14 @@ class Transcript(Bare, Remeasured, VerticalScroll, can_focus=False):
         """Put `turn` at the end, or before another; go there if the reader is at the end."""
         self._open(False)
         await self._turns.mount(turn, before=before)
+
+    async def add_failure(self, failure: Failure) -> None:
+        """Put a failure at the end; one that stands there already is counted, not repeated."""
+        last = self._turns.children[-1]
+        if isinstance(last, FailureCard) and last.failure == failure:
+            last.again()
+        else:
+            await self.add(FailureCard(failure))
 
     async def add_exchange(
         self, text: str, attachments: tuple[Attachment, ...], *, thinking_shown: bool
