@@ -8,6 +8,7 @@ The first run installs the locked dependencies (about 1 GB with the CUDA parts);
 install again only when a lock file or pyproject.toml has changed.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -27,6 +28,11 @@ CHECKS = (
     ("lint-imports",),
     ("pytest", "-n", "auto", "--maxprocesses", "4", "--dist", "worksteal"),
 )
+INTERRUPTED = 130
+"""The exit status of what Ctrl+C has ended."""
+
+PATIENCE_S = 5.0
+"""Seconds that a check has to end before it is killed."""
 
 
 def main() -> int:
@@ -36,8 +42,12 @@ def main() -> int:
         return 2
     require_python()
     command, arguments = sys.argv[1], sys.argv[2:]
-    prepare(command)
-    return start(*arguments) if command == "start" else test(*arguments)
+    try:
+        prepare(command)
+        return start(*arguments) if command == "start" else test(*arguments)
+    except KeyboardInterrupt:
+        print("\nStopped.")
+        return INTERRUPTED
 
 
 def require_python() -> None:
@@ -121,15 +131,48 @@ def start(*arguments: str) -> int:
 
 
 def test(*arguments: str) -> int:
-    """Run every check, then say which ones failed."""
+    """Run every check, then say which ones failed.
+
+    Raises:
+        KeyboardInterrupt: it was stopped, as Ctrl+C does; nothing that it started is left.
+    """
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.default_int_handler)
     failed, utf8 = [], {**os.environ, "PYTHONUTF8": "1"}
     for check in CHECKS:
         print(f"\n== {' '.join(check)}", flush=True)
         extra = arguments if check[0] == "pytest" else ()
-        if subprocess.call([tool(check[0]), *check[1:], *extra], cwd=ROOT, env=utf8):
+        if run_check([tool(check[0]), *check[1:], *extra], utf8):
             failed.append(" ".join(check))
     print(f"\nFailed: {', '.join(failed)}" if failed else "\nAll checks passed.")
     return 1 if failed else 0
+
+
+def run_check(command: list[str], env: dict[str, str]) -> int:
+    """Run a check in a session of its own and return its exit status.
+
+    Ctrl+C goes to all processes that belong to the terminal, and pytest and its workers, ended at
+    once, would fill the screen with warnings about each other.
+    """
+    process = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        end(process)
+        raise
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a check; where there are sessions, with all that it has started."""
+    if sys.platform == "win32":
+        process.kill()
+        process.wait()
+        return
+    for ending in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, ending)
+            process.wait(PATIENCE_S)
 
 
 if __name__ == "__main__":
