@@ -234,11 +234,11 @@ class StrataDeskApp(App[None]):
             ("alias", "Head alias: auto, on or off", self.action_cycle_alias),
             ("reserve_down", "Reserve down", lambda: self.action_turn_reserve(-1)),
             ("reserve_up", "Reserve up", lambda: self.action_turn_reserve(1)),
-            ("reload", "Load the model again", self.action_reload),
+            ("reload", "Reload the model", self.action_reload),
             ("monitor", "Monitor wide, narrow or off", chat_screen.action_cycle_monitor),
             ("thinking", "Thinking shown or hidden", chat_screen.action_toggle_thinking),
             ("stop", "Stop the answer or the loading", chat_screen.action_stop),
-            ("help", "Keys", self.action_show_help),
+            ("help", "Help: all keys", self.action_show_help),
             ("quit", "Quit", self.exit),
         ):
             yield SystemCommand(title, find_key(key_id).tooltip, callback)

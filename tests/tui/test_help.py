@@ -4,6 +4,7 @@ import doctest
 
 import pytest
 from textual.events import MouseScrollDown
+from textual.fuzzy import Matcher
 
 from stratadesk.keys import KEYS
 from stratadesk.tui.screens import help_screen
@@ -44,6 +45,21 @@ async def test_help_that_fits_says_nothing_of_more() -> None:
         assert "more below" not in text_of(pilot.app)
         await pilot.resize_terminal(100, 20)
         await wait_for_text(pilot, "more below · PgDn")
+
+
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [("theme", "Theme"), ("help", "Help: all keys"), ("reload", "Reload the model")],
+)
+async def test_a_word_typed_whole_finds_its_command_before_those_with_its_letters(
+    typed: str, title: str
+) -> None:
+    """Help was called Keys, and "reload" found only what stops a load."""
+    app = make_app(ScriptedEngine())
+    async with app.run_test(size=(100, 45)) as pilot:
+        await wait_for_text(pilot, "READY")
+        titles = [command.title for command in app.get_system_commands(app.screen)]
+        assert max(titles, key=Matcher(typed).match) == title
 
 
 def test_examples_of_what_is_hidden() -> None:
