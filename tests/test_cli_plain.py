@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from stratadesk.engine.events import (
     Event,
     FinishReason,
     MemorySample,
+    ModelLoaded,
     Phase,
     PromptPlanned,
     ReserveApplied,
@@ -323,6 +325,22 @@ def cache(hits: int, misses: int) -> CacheSample:
     return CacheSample(
         0.0, 2616, 2426, 0, 0, 190, 0, 0.5, 1, 1, hits, misses, 0, 1, 1, 1, 1, link_bytes=None
     )
+
+
+@pytest.mark.parametrize(("kernels_s", "told"), [(0.4, ""), (42.1, " · kernels in 42.1 s")])
+def test_the_time_of_kernels_is_told_apart_from_that_of_loading(
+    kernels_s: float, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loading(command: Command) -> Iterable[Event]:
+        if not isinstance(command, LoadModel):
+            return ()
+        return [
+            replace(event, kernels_s=kernels_s) if isinstance(event, ModelLoaded) else event
+            for event in script.loaded()
+        ]
+
+    page, _ = chat(monkeypatch, "/quit\n", ScriptedEngine(loading))
+    assert READY.rstrip("\n") + told + "\n" in page
 
 
 def test_every_change_of_phase_tells_head_slots_and_free_memory() -> None:

@@ -4,7 +4,7 @@ The lines are made from engine events alone and name what the monitor draws: the
 where the head is, slots lent, free memory.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from stratadesk.cli.views import ENDINGS, load_words
 from stratadesk.engine.card_events import CacheSample, DeviceLost, PowerSample, Provenance
@@ -24,6 +24,7 @@ from stratadesk.engine.events import (
     ReserveApplied,
     VramSample,
 )
+from stratadesk.engine.load_report import KERNELS_TOLD_S
 from stratadesk.engine.vram.phase_table import HeadPlace, VramPhase, VramState
 from stratadesk.engine.vram.states import MemoryState, MemoryStatus
 from stratadesk.engine.vram.wording import banner, figure_mib, reserve_reached
@@ -166,13 +167,13 @@ def _line(word: str, *parts: str) -> str:
     return SEPARATOR.join((f"[{word}] {parts[0]}", *parts[1:])) if parts else f"[{word}]"
 
 
-def _model(event: ModelLoaded) -> Iterable[str]:
-    return (
-        event.name,
-        event.device,
-        f"context {event.context:,} tokens",
-        f"loaded in {event.load_s:.1f} s",
-    )
+def _model(event: ModelLoaded) -> Iterator[str]:
+    yield event.name
+    yield event.device
+    yield f"context {event.context:,} tokens"
+    yield f"loaded in {event.load_s:.1f} s"
+    if event.kernels_s >= KERNELS_TOLD_S:
+        yield f"kernels in {event.kernels_s:.1f} s"
 
 
 def _prompt(started: RequestStarted, plan: PromptPlanned | None) -> Iterator[str]:

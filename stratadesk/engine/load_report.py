@@ -14,6 +14,9 @@ PATIENCE_S = 0.3
 OPENING = "Opening the file"
 KERNELS = "Preparing kernels"
 
+KERNELS_TOLD_S = 1.0
+"""Seconds from which on a loaded model's `kernels_s` is told: reading kept kernels takes less."""
+
 
 class LoadClock:
     """Passes what is told on to `progress`, and measures how long loading takes.

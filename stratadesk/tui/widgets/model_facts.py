@@ -3,6 +3,7 @@
 from textual.content import Content
 
 from stratadesk.engine.events import ModelLoaded
+from stratadesk.engine.load_report import KERNELS_TOLD_S
 from stratadesk.tui.figures import NO_VALUE, clip, milliseconds
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.sanitise import safe_line
@@ -11,9 +12,6 @@ from stratadesk.tui.widgets.section import Section
 from stratadesk.units import format_bytes
 
 DEVICES = {"host": "CPU", "cuda": "CUDA"}
-
-WORTH_TELLING_S = 1.0
-"""Seconds of preparing kernels from which on they are told: reading kept ones takes less."""
 
 
 class ModelFacts(Section):
@@ -53,5 +51,5 @@ def model_facts(model: ModelLoaded | None) -> tuple[tuple[str, str], ...]:
 def loading_words(model: ModelLoaded) -> str:
     """Say how long loading took; kernels, which are kept for the next time, by themselves."""
     took = milliseconds(model.load_s)
-    worth = model.kernels_s >= WORTH_TELLING_S
+    worth = model.kernels_s >= KERNELS_TOLD_S
     return f"{took}, kernels {model.kernels_s:.1f} s" if worth else took
