@@ -238,9 +238,9 @@ def prompt(
             slots,
             head_out,
             8.2,
-            f"{layout} at chunk {chunk:,} 8.20 s, bound by the link, "
-            f"{f'{slots:,} slots' if slots else 'no slot'} lent; slower: {other} at chunk 2,048 "
-            "8.31 s, decode windows 124.52 s",
+            f"{layout} at chunk {chunk:,}: 8.20 s, bound by the link, "
+            f"{f'{slots:,} slots' if slots else 'no slot'} lent; slower: {other} at chunk "
+            "2,048: 8.31 s, decode windows: 124.52 s",
         ),
         cache(began + 0.02, lent=slots, link_bytes=None),
         *(

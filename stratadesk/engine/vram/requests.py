@@ -51,8 +51,8 @@ class RequestPlan:
     def words(self) -> str:
         """Name, chunk and time in a few words."""
         if self.layout is None:
-            return f"decode windows {format_seconds(self.seconds)}"
-        return f"{self.layout} at chunk {self.chunk:,} {format_seconds(self.seconds)}"
+            return f"decode windows: {format_seconds(self.seconds)}"
+        return f"{self.layout} at chunk {self.chunk:,}: {format_seconds(self.seconds)}"
 
     def as_json(self) -> dict[str, object]:
         """Return the object that `stratadesk plan --json` prints for this request."""
