@@ -150,6 +150,17 @@ def test_a_chat_that_has_loaded_a_model_leaves_without_a_word(own_home: Path) ->
     assert b"stratadesk: " not in session.written.rpartition(NORMAL_SCREEN)[2]
 
 
+def test_kernels_that_cannot_be_kept_are_told_in_the_chat(own_home: Path) -> None:
+    own_home.mkdir(exist_ok=True)
+    (own_home / "file").touch()
+    nowhere = str(own_home / "file" / "kernels")
+    with chat(own_home, NUMBA_CACHE_DIR=nowhere, STRATADESK_MODEL="gone.gguf") as session:
+        session.read_until(b"Kernels are not kept")
+        session.read_until(b"There is no file 'gone.gguf'.")
+        session.type(CTRL_Q)
+        session.leave()
+
+
 @pytest.mark.usefixtures("tiny_guide")
 def test_a_chat_that_is_told_to_end_gives_the_terminal_back_and_says_so(own_home: Path) -> None:
     own_home.mkdir(exist_ok=True)

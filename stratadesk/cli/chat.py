@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from stratadesk.cli.guide_card import GuideCard
 from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.kept_settings import IGNORED, with_kept
+from stratadesk.cli.kernel_cache import unkept_kernels
 from stratadesk.cli.model_argument import model_path
 from stratadesk.cli.output_guard import Printed, output_into
 from stratadesk.cli.terminal import print_error
@@ -76,14 +77,17 @@ def build_app(
     sampling: "SamplingSettings",
     cards: "Cards",
 ) -> "StrataDeskApp":
-    """Build the app around an engine; what is wrong in settings files will stand in the chat."""
+    """Build the app around an engine.
+
+    What is wrong in settings files, or with the folder of kernels, will stand in the chat.
+    """
     from stratadesk.engine.forecast import forecast
     from stratadesk.models import find_models
     from stratadesk.settings_file import remember
     from stratadesk.tui.app import StrataDeskApp
     from stratadesk.tui.options import AppOptions
 
-    for problem in problem_cards(decisions.problems):
+    for problem in (*problem_cards(decisions.problems), *unkept_cards()):
         engine.events.put(problem)
     return StrataDeskApp(
         engine=engine,
@@ -169,6 +173,15 @@ def problem_cards(problems: Iterable["Problem"]) -> Iterable["Failure"]:
     for problem in problems:
         if not problem.unknown:
             yield Failure(None, "A setting is ignored", str(problem), IGNORED, ExitCode.USAGE)
+
+
+def unkept_cards() -> Iterable["Failure"]:
+    """Say in a card that kernels are compiled anew at each start, where that is so."""
+    from stratadesk.engine.events import Failure
+
+    unkept = unkept_kernels()
+    if unkept is not None:
+        yield Failure(None, "Kernels are not kept", *unkept, ExitCode.FAILURE)
 
 
 def as_failure(error: StrataDeskError) -> "Failure":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stratadesk.cli.chat import max_tokens, start_model
 from stratadesk.cli.guide_card import GuideCard
 from stratadesk.cli.inputs import engine_settings, sampling_settings
+from stratadesk.cli.kernel_cache import warn_of_unkept_kernels
 from stratadesk.cli.plain_page import PlainPage
 from stratadesk.cli.terminal import print_error
 from stratadesk.engine.commands import LoadModel
@@ -32,6 +33,7 @@ def chat_in_lines(arguments: argparse.Namespace, decisions: "Decisions") -> int:
     with suppress(ImportError):
         import readline  # noqa: F401  (from here on `input` lets the line be edited)
     page = PlainPage(sys.stdout)
+    warn_of_unkept_kernels()
     model, trouble = start_model(decisions)
     if trouble is not None:
         print_error(trouble.sentence, trouble.remedy)
