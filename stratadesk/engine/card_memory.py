@@ -87,7 +87,7 @@ class CardMemory:
     def _head_store(self, gguf: GgufFile) -> HeadStore | None:
         if not self.plan.geometry.head.size:
             return None
-        return HostHeadStore(self.arena, HeadInMemory(gguf.data(HEAD_TENSOR)))
+        return HostHeadStore(self.arena, HeadInMemory(gguf.data(HEAD_TENSOR), gguf.check_whole))
 
     def _figures(self) -> CardFigures:
         outside = self.plan.machine.context

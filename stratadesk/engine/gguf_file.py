@@ -84,6 +84,11 @@ class GgufFile(MetadataGetters):
             raise ValueError(f"{self.label} is closed")
         return stored[info.offset : info.end]
 
+    def check_whole(self) -> None:
+        """Raise GgufError when a file has been cut short since it was opened."""
+        for file in self._files:
+            file.check_whole()
+
     def close(self) -> None:
         """Give the mapping back; a view still in use keeps its shard mapped until dropped."""
         for file in self._files:

@@ -32,6 +32,20 @@ class MappedFile:
     def __len__(self) -> int:
         return len(self.buffer)
 
+    def check_whole(self) -> None:
+        """Raise GgufError when the file has been cut short: to read what is gone ends the process.
+
+        Only mapped files that are cut in place are noticed; one that takes the name of another
+        leaves the mapping as it is.
+        """
+        size = self.buffer.size()
+        if size < len(self):
+            raise GgufError(
+                f"{self.label} was cut short while it was in use: it had {len(self):,} bytes and "
+                f"has {size:,}.",
+                "Put the whole file back, then load it again.",
+            )
+
     def close(self) -> None:
         """Unmap the file, or leave that to the last view of its data."""
         self.data = None

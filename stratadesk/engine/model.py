@@ -164,6 +164,7 @@ class LoadedModel:
 
         Raises:
             InvariantError: while the memory allows no compute.
+            GgufError: when the file has been cut short; nothing of the chunk is computed then.
             HeadLostError: when the head does not come back.
             CopyError: when an expert's bytes do not arrive.
         """
@@ -279,6 +280,7 @@ class LoadedModel:
 
     def _pass(self, state: ModelState, tokens: Sequence[int], rows: slice) -> Kept:
         """Compute one chunk and commit it; copies of the hidden states `rows`."""
+        self.gguf.check_whole()
         ids = np.asarray(tokens, np.int32)
         self._experts.begin_pass()
         with self._ops.scope():

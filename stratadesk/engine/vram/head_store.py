@@ -1,5 +1,6 @@
 """Where the output head comes back from after a prompt has overwritten it."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -42,10 +43,14 @@ class HeadSource(Protocol):
 
 
 class HeadInMemory:
-    """A head whose bytes, uint8 [n], lie in memory or in a mapped file, none of them changing."""
+    """A head whose bytes, uint8 [n], lie in memory or in a mapped file, none of them changing.
 
-    def __init__(self, data: Bytes) -> None:
+    `check` raises a StrataDeskError when they can no longer be read.
+    """
+
+    def __init__(self, data: Bytes, check: Callable[[], None] = lambda: None) -> None:
         self._data = data
+        self._check = check
         self.checksum = checksum(data)
 
     @property
@@ -54,7 +59,8 @@ class HeadInMemory:
         return self._data.size
 
     def read_into(self, view: Bytes) -> None:
-        """Copy all bytes to `view`, uint8 [n]."""
+        """Copy all bytes to `view`, uint8 [n]; what the check raises goes through."""
+        self._check()
         np.copyto(view, self._data)
 
 
