@@ -53,3 +53,10 @@ def test_the_guide_gets_no_made_up_card_where_a_real_one_computes() -> None:
     cards = GuideCard(arguments)
     usual = engine_settings(arguments)
     assert cards.fit(__file__, usual) is usual  # type: ignore[arg-type]
+
+
+def test_what_is_chosen_on_a_real_card_is_kept_for_the_next_start() -> None:
+    arguments = build_parser().parse_args(["--device", "cuda"])
+    cards, settings = GuideCard(arguments), engine_settings(arguments)
+    assert cards.keeps("vram_reserve_mib", settings)
+    assert cards.keeps("max_context", settings)

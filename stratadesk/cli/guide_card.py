@@ -70,7 +70,8 @@ class GuideCard:
         return not self._is_made_up(settings) or field not in OF_THE_MODEL
 
     def _is_made_up(self, settings: "EngineSettings") -> bool:
-        return settings.machine is self._made_up.machine
+        # A real card is no machine that was made up: then neither of the two has one.
+        return settings.machine is not None and settings.machine is self._made_up.machine
 
 
 def guide_sampling(
