@@ -206,7 +206,7 @@ class CardContents:
                 f"{self.device.name} has {mib(free):,.0f} MiB free, and this model needs "
                 f"{mib(blocks):,.0f} MiB with all its experts there, besides a reserve of "
                 f"{mib(reserve):,.0f} MiB.",
-                "Choose a smaller --max-context or model, or use --device host.",
+                _remedy(free - blocks),
             )
         return Arena(self.memory, ArenaGeometry(needed, 0, ()), capacity=blocks, end=blocks)
 
@@ -270,3 +270,9 @@ class CardContents:
             DeviceWorkspace(base + layout.weights, layout.resident),
             DeviceWorkspace(base + layout.weights + layout.resident, layout.scratch),
         )
+
+
+def _remedy(room: int) -> str:
+    """What helps when, besides the model, `room` bytes are free (negative: missing)."""
+    lower = f"--vram-reserve-mib {room // MIB} or less, " if room >= MIB else ""
+    return f"Choose {lower}a smaller --max-context or model, or use --device host."

@@ -21,6 +21,7 @@ from stratadesk.engine.loading import load_model
 from stratadesk.engine.logits import compute_logits
 from stratadesk.engine.protocols import tell_nobody
 from stratadesk.engine.sampler import Sampler
+from stratadesk.errors import MemoryShortageError
 from stratadesk.kernels.cuda import loss
 from stratadesk.kernels.cuda import ops as cuda_ops
 from stratadesk.kernels.cuda.loss import LOSS
@@ -226,3 +227,19 @@ def test_each_piece_that_is_copied_is_told_and_may_be_the_last(tmp_path: Path) -
     with pytest.raises(InterruptedError):
         load_model(tiny("qwen3", tmp_path), on_card(kv_format=KvFormat.F32), give_up)
     assert Memory.open == 0
+
+
+@pytest.mark.parametrize(
+    ("free", "helps"),
+    [
+        (100, "Choose --vram-reserve-mib 68 or less, a smaller --max-context"),
+        (31, "Choose a smaller --max-context"),
+    ],
+)
+def test_a_reserve_that_is_in_the_way_is_named(
+    free: int, helps: str, device: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(type(device), "free", lambda _: free << 20)
+    with pytest.raises(MemoryShortageError) as refused:
+        card_model(tiny("qwen3", tmp_path))
+    assert refused.value.remedy.startswith(helps)
