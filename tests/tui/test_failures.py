@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from stratadesk.engine.commands import LoadModel
 from stratadesk.engine.events import EngineStopped, Failure, LoadProgress, Phase
+from stratadesk.engine.failures import failure_of
+from stratadesk.errors import DeviceLostError
 from stratadesk.tui.widgets.prompt_input import PromptInput
 from tests.tui import scripted_engine as script
 from tests.tui.looking import text_of, wait_for_text, wait_until
@@ -171,3 +173,20 @@ async def test_loading_shows_its_stage_and_that_it_happens_once() -> None:
         assert "demo-30b-a3b-iq4_xs" in text_of(pilot.app)
         assert "17.0 GiB · is loading" in text_of(pilot.app)
         await wait_for_text(pilot, "LOADING")
+
+
+async def test_a_card_lost_while_loading_names_the_key_that_loads_again() -> None:
+    engine = ScriptedEngine()
+    engine.silent = True
+    async with make_app(engine).run_test(size=(100, 30)) as pilot:
+        lost = DeviceLostError("The graphics card stopped answering.")
+        engine.say(
+            script.phase(Phase.FAILED),
+            failure_of(lost, "Loading a.gguf", LoadModel(script.MODEL), None),
+            script.phase(Phase.EMPTY),
+        )
+        await wait_for_text(pilot, "F8 loads the model again.")
+        before = len(engine.commands)
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: len(engine.commands) > before, "a second load")
+        assert isinstance(engine.commands[-1], LoadModel)

@@ -12,6 +12,9 @@ from stratadesk.tui.sanitise import safe_text
 HOST = "--device host"
 """The flag of a remedy that no key here can follow."""
 
+AGAIN = "Load the model again."
+"""A remedy that a key follows, model or none."""
+
 
 class FailureCard(Vertical):
     """Stands in the chat where the answer would have been."""
@@ -58,8 +61,9 @@ class FailureCard(Vertical):
 
 
 def remedy_here(failure: Failure) -> str:
-    """Return the remedy, and how to follow it where it names the flag for the CPU."""
-    if HOST not in failure.remedy:
-        return failure.remedy
+    """Return the remedy in terms of keys: that which loads again, and how to get to the CPU."""
+    remedy = failure.remedy.replace(AGAIN, f"{find_key('reload').caption} loads the model again.")
+    if HOST not in remedy:
+        return remedy
     quits = find_key("quit").caption
-    return f"{failure.remedy}\n{quits} quits; started again with {HOST}, StrataDesk uses the CPU."
+    return f"{remedy}\n{quits} quits; started again with {HOST}, StrataDesk uses the CPU."
