@@ -283,8 +283,12 @@ def test_a_reload_that_fails_leaves_the_chat_as_it_is(monkeypatch: pytest.Monkey
     def once(command: Command) -> Iterable[Event]:
         return next(loads) if isinstance(command, LoadModel) else answers(command)
 
-    page, code = chat(monkeypatch, "/reload\n/reload\nHi\n", ScriptedEngine(once))
+    engine = ScriptedEngine(once)
+    page, code = chat(monkeypatch, "/reload\nlost\n/reload\nHi\n", engine)
     assert page.count("[failed] ") == 1
+    assert "\nYou: lost\nNo model is loaded; /reload loads the model again.\n" in page
+    assert page.count("/reload loads the model again.") == 2
+    assert [str(message.content) for message in engine.requests[0].messages] == ["Hi"]
     assert page.count("Model: Hello there.") == 1
     assert code == ExitCode.OK
 

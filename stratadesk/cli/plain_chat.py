@@ -25,6 +25,7 @@ POLL_S = 0.1
 QUIT_WINDOW_S = 2.0
 MORE = "...: "
 RELOAD = "/reload loads the model again."
+NO_MODEL = f"No model is loaded; {RELOAD}"
 HELP = (
     "Write a message and press Enter; a backslash at the end of a line goes on in the next.",
     "/new starts an empty chat, /reload loads the model again, /help shows this, /quit leaves.",
@@ -60,6 +61,7 @@ class PlainChat:
         self._end: Event | None = None
         self._broken: OSError | None = None
         self._leaving = False
+        self._model_gone = False
         self._interrupted_at = float("-inf")
         self._listener = threading.Thread(target=self._listen, name="plain", daemon=True)
 
@@ -91,6 +93,8 @@ class PlainChat:
             word = text.strip()
             if word.startswith("/") and word[1:].isalpha():
                 goes_on = self._obey(word, load)
+            elif word and self._model_gone:
+                self._page.line(NO_MODEL)
             elif word:
                 goes_on = self._answer(text) is not None
 
@@ -106,7 +110,11 @@ class PlainChat:
                 self._conversation.clear()
                 self._page.line("[new chat]")
             case "/reload":
-                return isinstance(self._wait_for(load), ModelLoaded | Failure)
+                end = self._wait_for(load)
+                if isinstance(end, Failure):
+                    self._model_gone = True
+                    self._page.line(RELOAD)
+                return isinstance(end, ModelLoaded | Failure)
             case _:
                 self._page.line(f"There is no command {command}; /help lists them.")
         return True
@@ -196,8 +204,10 @@ class PlainChat:
             case TextDelta():
                 self._page.say(MODEL, event.text)
             case ModelLoaded() | EngineStopped():
+                self._model_gone = False
                 self._settle(event)
             case DeviceLost():
+                self._model_gone = True
                 self._page.line(RELOAD)
             case RequestFinished() | Failure() if event.request_id == self._awaited:
                 self._settle(event)
