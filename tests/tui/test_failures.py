@@ -5,7 +5,9 @@ from dataclasses import replace
 from stratadesk.engine.commands import LoadModel
 from stratadesk.engine.events import EngineStopped, Failure, LoadProgress, Phase
 from stratadesk.engine.failures import failure_of
+from stratadesk.engine.vram.problems import SIMULATED
 from stratadesk.errors import DeviceLostError
+from stratadesk.tui.widgets.failure_card import remedy_here
 from stratadesk.tui.widgets.prompt_input import PromptInput
 from tests.tui import scripted_engine as script
 from tests.tui.looking import text_of, wait_for_text, wait_until
@@ -190,3 +192,10 @@ async def test_a_card_lost_while_loading_names_the_key_that_loads_again() -> Non
         await pilot.press("f8")
         await wait_until(pilot, lambda: len(engine.commands) > before, "a second load")
         assert isinstance(engine.commands[-1], LoadModel)
+
+
+def test_no_one_who_computes_on_the_cpu_is_sent_there() -> None:
+    short = Failure(None, "Not enough memory", "585 MiB short.", SIMULATED, 5)
+    assert remedy_here(short) == SIMULATED
+    refused = replace(short, remedy="Use --device host.")
+    assert remedy_here(refused).endswith("StrataDesk uses the CPU.")

@@ -10,9 +10,9 @@ from stratadesk.keys import find_key
 from stratadesk.tui.sanitise import safe_text
 
 HOST = "--device host"
-"""The flag of a remedy that no key here can follow."""
+"""The flag of a remedy that no key here can follow: "use" it. Others name it for a plan."""
 
-AGAIN = "Load the model again."
+AGAIN = "Load the model again"
 """A remedy that a key follows, model or none."""
 
 
@@ -62,8 +62,8 @@ class FailureCard(Vertical):
 
 def remedy_here(failure: Failure) -> str:
     """Return the remedy in terms of keys: that which loads again, and how to get to the CPU."""
-    remedy = failure.remedy.replace(AGAIN, f"{find_key('reload').caption} loads the model again.")
-    if HOST not in remedy:
+    remedy = failure.remedy.replace(AGAIN, f"{find_key('reload').caption} loads the model again")
+    if f"use {HOST}" not in remedy.lower():
         return remedy
     quits = find_key("quit").caption
     return f"{remedy}\n{quits} quits; started again with {HOST}, StrataDesk uses the CPU."
