@@ -19,7 +19,7 @@ def footer(
 
     The key that stops what is `stoppable` comes last: nothing moves when it comes and goes.
     """
-    needs_reload = control.waits_for_reload or state.lost is not None
+    needs_reload = control.waits_for_reload or state.may_load_again
     card = _card_items(state, control) if state.settings and state.lost is None else ()
     reload = (KeyItem("reload", "app.reload", weight=7),) if needs_reload else ()
     return (

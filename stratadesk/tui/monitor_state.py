@@ -13,6 +13,7 @@ from stratadesk.engine.card_events import (
 from stratadesk.engine.events import (
     DecodeProgress,
     Event,
+    Failure,
     LoadCancelled,
     LoadProgress,
     MemorySample,
@@ -43,12 +44,14 @@ class MonitorState:
     `since` is when the phase began, in seconds of `time.monotonic()`, None before the first
     phase. `context_used` and `context_total` count tokens. `status` is None where there is no
     card; `ledger` is the latest of the card's. `trace` is that of the current or last request.
+    `load_failed` tells that the last load did, with no other begun since.
     """
 
     phase: Phase = Phase.EMPTY
     since: float | None = None
     load: LoadProgress | None = None
     cancelled: LoadCancelled | None = None
+    load_failed: bool = False
     model: ModelLoaded | None = None
     planned: PromptPlanned | None = None
     prompt: PromptProgress | None = None
@@ -76,6 +79,12 @@ class MonitorState:
         return self.phase in BUSY
 
     @property
+    def may_load_again(self) -> bool:
+        """Whether there is a model that was wanted and is not there."""
+        ended = self.cancelled is not None or self.load_failed
+        return self.lost is not None or (ended and self.phase is not Phase.LOADING)
+
+    @property
     def has_card(self) -> bool:
         """Whether the model's memory is on a card, a simulated one included."""
         return self.status is not None
@@ -101,6 +110,8 @@ def _with_engine(state: MonitorState, event: Event) -> MonitorState:
             state = replace(state, load=event)
         case LoadCancelled():
             state = replace(state, cancelled=event)
+        case Failure(loading=True):
+            state = replace(state, load_failed=True)
         case ModelLoaded():
             state = _model_loaded(state, event)
         case MemorySample():
@@ -170,6 +181,7 @@ def _phase_changed(state: MonitorState, event: PhaseChanged) -> MonitorState:
             provenance=state.provenance,
             lost=state.lost if event.phase is Phase.EMPTY else None,
             cancelled=state.cancelled if event.phase is Phase.EMPTY else None,
+            load_failed=state.load_failed and event.phase is Phase.EMPTY,
         )
     phase = event.phase if state.lost is None else Phase.FAILED
     return replace(state, phase=phase, since=event.at)

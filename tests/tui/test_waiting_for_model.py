@@ -177,6 +177,21 @@ async def test_escape_cancels_loading_and_f8_begins_it_again() -> None:
         assert "was cancelled" not in text_of(app)
 
 
+async def test_after_a_load_that_failed_f8_is_offered_wherever_it_is_asked_for() -> None:
+    async with loading() as (app, engine, pilot):
+        await wait_for_text(pilot, "Esc cancel")
+        assert "F8" not in rows_of(app)[-1]
+        failed = Failure(None, "No usable GPU", "There is none.", "", 4, loading=True)
+        engine.say(script.phase(Phase.FAILED), failed, script.phase(Phase.EMPTY))
+        await wait_for_text(pilot, "There is none.")
+        await wait_until(pilot, lambda: "F8 reload" in rows_of(app)[-1], "F8 in the footer")
+        said = app.chat_screen.chat._obstacle()
+        assert said == "No model is loaded; F8 loads it again, F2 another."
+        engine.silent = False
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: "F8 reload" not in rows_of(app)[-1], "no F8 any more")
+
+
 async def test_the_message_that_waits_is_taken_back_before_loading_is_cancelled() -> None:
     async with loading() as (app, engine, pilot):
         await pilot.press("a", "enter")

@@ -251,7 +251,10 @@ class ChatPane(Vertical):
         if self._state.lost is not None:
             return f"The GPU is lost; {find_key('reload').caption} loads the model again."
         if self._state.model is None:
-            return f"No model is loaded; {find_key('model').caption} chooses one."
+            again, other = find_key("reload").caption, find_key("model").caption
+            known = self._state.may_load_again
+            keys = f"{again} loads it again, {other} another" if known else f"{other} chooses one"
+            return f"No model is loaded; {keys}."
         return ""
 
     def _wait(self, waiting: Waiting) -> None:
