@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from stratadesk.engine.card_events import CacheSample, CardSettings, ReservePreviewed
 from stratadesk.engine.events import ReserveApplied, VramSample
+from stratadesk.engine.memory_told import MemoryTold
 from stratadesk.engine.vram.cache_report import CacheReporter
 from stratadesk.engine.vram.capacity_rule import CapacityRule
 from stratadesk.engine.vram.give_back import keep_reserve
@@ -22,7 +23,6 @@ from stratadesk.engine.vram.plan_settings import HeadAlias
 from stratadesk.engine.vram.probe import Probe, VramProbe
 from stratadesk.engine.vram.readings import MemoryReading
 from stratadesk.engine.vram.states import MemoryState, MemoryStatus
-from stratadesk.engine.vram.wording import banner
 from stratadesk.errors import StrataDeskError
 from stratadesk.units import GIB, MIB
 
@@ -67,7 +67,7 @@ class CardControl:
         self._report = _reporter(model, clock)
         self._told_settings: CardSettings | None = None
         self._last_told: ReserveApplied | None = None
-        self._logged_state = MemoryState.OK
+        self._told_memory = MemoryTold(emit)
         self._raised_from: int | None = None
         self._waits = False
         """Whether the last change had to wait for a safe point, which may have come since."""
@@ -249,11 +249,7 @@ class CardControl:
         return event.done is not last.done or not (stuck or not event.done)
 
     def _tell_memory(self, status: MemoryStatus) -> None:
-        self._emit(VramSample(status, self._model.memory.machine.ledger()))
-        if status.state is not self._logged_state:
-            self._logged_state = status.state
-            said = banner(status)
-            log.warning("video memory %s: %s", status.state, said.text if said else "all is well")
+        self._told_memory.tell(status, self._model.memory.machine.ledger())
 
     def _tell_cache(self) -> bool:
         sample = self._report.take_if_due()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable
@@ -10,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from stratadesk.engine.card_control import RESERVE_STEP
 from stratadesk.engine.card_events import CacheSample, CardSettings, ReservePreviewed
-from stratadesk.engine.events import ReserveApplied, VramSample
+from stratadesk.engine.events import ReserveApplied
+from stratadesk.engine.memory_told import MemoryTold
 from stratadesk.engine.tensor_groups import TensorGroups
 from stratadesk.engine.vram.ledger import CardFigures, Ledger, LedgerLine, make_ledger
 from stratadesk.engine.vram.live_reader import card_reader
 from stratadesk.engine.vram.phase_table import HeadPlace, VramPhase, VramState
 from stratadesk.engine.vram.plan_settings import HeadAlias
 from stratadesk.engine.vram.probe import Probe, VramProbe
-from stratadesk.engine.vram.states import MemoryState
-from stratadesk.engine.vram.wording import banner
 from stratadesk.errors import UsageError
 from stratadesk.units import MIB
 
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 HEAD, EXPERTS = "head", "experts"
 ALL_HERE = "all of the model stays on the card"
-
-log = logging.getLogger(__name__)
 
 
 class CudaWatch:
@@ -62,7 +58,7 @@ class CudaWatch:
             contents.reserve,
             clock=clock,
         )
-        self._logged_state = MemoryState.OK
+        self._told_memory = MemoryTold(emit)
         self._told_settings: CardSettings | None = None
 
     def after_loading(self) -> None:
@@ -166,11 +162,7 @@ class CudaWatch:
             self._emit(settings)
 
     def _tell(self, status: MemoryStatus) -> None:
-        self._emit(VramSample(status, self._ledger(status)))
-        if status.state is not self._logged_state:
-            self._logged_state = status.state
-            said = banner(status)
-            log.warning("video memory %s: %s", status.state, said.text if said else "all is well")
+        self._told_memory.tell(status, self._ledger(status))
 
     def _ledger(self, status: MemoryStatus) -> Ledger | None:
         """Whose the card's bytes are; None where no source tells how many are free."""

@@ -2,13 +2,12 @@
 
 import pytest
 from markdown_it.token import Token
-from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.widgets import Markdown
 
 from stratadesk.tui.widgets.drawn_table import DrawnTable, Grid, column_widths
-from stratadesk.tui.widgets.safe_markdown import SafeMarkdown
 from tests.tui.looking import rows_of, text_of, wait_until
+from tests.tui.test_markdown import Page
 
 TABLE = """\
 | phase | slots lent | why |
@@ -37,17 +36,6 @@ NARROW = """\
 ├────────┼───────┼─────────┤
 │ decode │     0 │ needed  │
 └────────┴───────┴─────────┘"""
-
-
-class Page(App[None]):
-    CSS_PATH = "../../stratadesk/tui/stratadesk.tcss"
-
-    def compose(self) -> ComposeResult:
-        yield SafeMarkdown()
-
-    @property
-    def document(self) -> SafeMarkdown:
-        return self.query_one(SafeMarkdown)
 
 
 @pytest.mark.parametrize("picture", [PICTURE, NARROW])
