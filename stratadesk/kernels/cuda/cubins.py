@@ -18,6 +18,7 @@ from stratadesk.kernels.cuda.compiler import (
     compiler_version,
 )
 from stratadesk.kernels.cuda.device import translated
+from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.kernels.cuda.programs import Program
 
 Progress = Callable[[int, int], None]
@@ -72,6 +73,7 @@ class Kernels:
     def __init__(self) -> None:
         self._modules: dict[Program, Any] = {}
         self._functions: dict[tuple[Program, str], Any] = {}
+        LOSS.watch(self)
 
     def load(self, programs: Sequence[Program], store: CubinStore, progress: Progress) -> None:
         """Compile `programs` on all cores and load them; those loaded already are left out.

@@ -66,7 +66,12 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def error_for(status: int, doing: str, words: str) -> StrataDeskError:
-    """The error for a CUDA `status` met while `doing` something; `words` are the driver's."""
+    """The error for a CUDA `status` met while `doing` something; `words` are the driver's.
+
+    Whatever a card that is lost answers means that it is lost.
+    """
+    if LOSS.why or status in FATAL:
+        return LOSS.note(f"stopped answering while {doing}: {words}")
     if status == OUT_OF_MEMORY:
         return MemoryShortageError(
             f"The graphics card ran out of memory while {doing}.",
@@ -77,8 +82,6 @@ def error_for(status: int, doing: str, words: str) -> StrataDeskError:
             f"The graphics card is busy: another program has it for itself ({words}).",
             "End that program, or use --device host.",
         )
-    if status in FATAL:
-        return LOSS.note(f"The graphics card stopped answering while {doing}: {words}.")
     return DeviceError(
         f"The graphics card failed while {doing}: {words}.",
         "Load the model again; if it fails again, restart the machine or use --device host.",
@@ -88,13 +91,12 @@ def error_for(status: int, doing: str, words: str) -> StrataDeskError:
 def open_device(index: int = 0) -> Device:
     """Make card `index` current on this thread, with a stream of its own and no allocator.
 
-    A card that was lost is reset first: nothing that was made for it may be in use.
-
     Raises:
         DeviceError: no driver, a driver or a card that is too old, no such card, or one that
             another program has for itself.
-        DeviceLostError: a lost card that does not come back.
+        DeviceLostError: the card was lost before: this process cannot use it any more.
     """
+    LOSS.check()
     try:
         import cupy
         from cupy.cuda import runtime
@@ -110,7 +112,7 @@ def open_device(index: int = 0) -> Device:
             "needed.",
             "Update the driver (525 or newer), or use --device host.",
         )
-    LOSS.bring_back(index)
+    LOSS.stay_quiet()
     try:
         count = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as refused:

@@ -31,7 +31,7 @@ class MappedCopy:
     def release(self) -> None:
         """Give the memory back; no kernel may read it any more.
 
-        That of a card which is lost goes with its context.
+        That of a card which is lost goes with the process.
         """
         from cupy.cuda import runtime
 

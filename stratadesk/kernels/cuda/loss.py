@@ -1,15 +1,16 @@
-"""A card that stops answering: which errors say so, and how the process gets it back.
+"""A card that stops answering: which errors say so, and what that means for the process.
 
-CUDA keeps a fatal error for as long as the context lives; every call fails with it. The context is
-the process's, and so is what is known here. The thread that computes is the only one to ask.
+CUDA keeps a fatal error for as long as the process lives: resetting the device or making another
+context gives the same error again. So only another process can use the card. The thread that
+computes is the only one to ask.
 """
 
-import gc
+import ctypes
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+import sys
+from weakref import WeakSet
 
-from stratadesk.errors import DeviceError, DeviceLostError
+from stratadesk.errors import DeviceLostError
 
 FATAL = frozenset(
     {
@@ -30,72 +31,63 @@ FATAL = frozenset(
         999,  # unknown
     }
 )
-"""cudaError values (those of CUresult are the same) after which a context is of no use."""
+"""cudaError values (those of CUresult are the same) after which a process cannot use the card."""
 
 log = logging.getLogger(__name__)
 
 
 class _Loss:
-    """Whether the process's card is lost, and what is to be released once it is back."""
+    """Whether the process's card is lost, and what must not be freed any more if it is."""
 
     def __init__(self) -> None:
-        self.happened = False
-        self._unreleased: list[Callable[[], None]] = []
+        self.why = ""
+        """What happened, as the end of a sentence about the card; empty while all is well."""
+        self._owners: WeakSet[object] = WeakSet()
+        self._quiet = False
 
-    def note(self, sentence: str) -> DeviceLostError:
-        """Remember that the card is lost; return the error to raise."""
-        if not self.happened:
-            log.error("%s", sentence)
-        self.happened = True
-        return DeviceLostError(sentence)
+    def note(self, why: str) -> DeviceLostError:
+        """Remember that the card is lost; return the error to raise.
 
-    def release_later(self, release: Callable[[], None]) -> None:
-        """Call `release` once the card is back, for what does not go with the context."""
-        self._unreleased.append(release)
-
-    def bring_back(self, index: int) -> None:
-        """Destroy the context of card `index` if that was lost, and make a new one.
-
-        No object that belongs to the old one may be in use.
-
-        Raises:
-            DeviceLostError: the card does not come back in this process.
+        `why` ends a sentence about the card: "stopped answering while computing: ...".
         """
-        if not self.happened:
+        if not self.why:
+            log.error("the card %s", why)
+            self._keep_owners()
+            self.why = why
+        return DeviceLostError(f"The graphics card {why}.")
+
+    def check(self) -> None:
+        """Raise DeviceLostError if the card is lost."""
+        if self.why:
+            raise DeviceLostError(f"The graphics card is lost to this process: it {self.why}.")
+
+    def watch(self, owner: object) -> None:
+        """Free `owner`, which holds CuPy's modules or graphs, only while the card answers.
+
+        CuPy would try to destroy them, and print a traceback for each.
+        """
+        self._owners.add(owner)
+
+    def stay_quiet(self) -> None:
+        """Let CuPy's events and streams be freed without a word although the card is lost.
+
+        Python tells on standard error what a destructor raises; an event may be freed within the
+        very call that finds the card lost.
+        """
+        if self._quiet:
             return
-        # Streams, graphs and modules still waiting to be collected belong to the old context.
-        gc.collect()
-        refused = _reset(index)
-        if refused:
-            raise DeviceLostError(
-                f"The graphics card could not be reset: {refused}.",
-                "Start StrataDesk again; if that fails too, restart the machine.",
-            )
-        self.happened = False
-        while self._unreleased:
-            with suppress(DeviceError):
-                self._unreleased.pop()()
+        self._quiet, usual = True, sys.unraisablehook
 
+        def tell(raised: "sys.UnraisableHookArgs", fatal: frozenset[int] = FATAL) -> None:
+            status = getattr(raised.exc_value, "status", None)
+            if status is None or not (self.why or status in fatal):
+                usual(raised)
 
-def _reset(index: int) -> str:
-    """Replace the process's context on card `index`; why that failed, or nothing."""
-    from cupy.cuda import runtime
+        sys.unraisablehook = tell
 
-    try:
-        from cuda.bindings import driver
-    except ImportError as missing:
-        return f"cuda-bindings is not installed ({missing})"
-    status, device = driver.cuDeviceGet(index)
-    if not int(status):
-        (status,) = driver.cuDevicePrimaryCtxReset(device)
-    if int(status):
-        return str(status.name)
-    try:
-        runtime.setDevice(index)
-        runtime.free(0)
-    except runtime.CUDARuntimeError as refused:
-        return str(refused)
-    return ""
+    def _keep_owners(self) -> None:
+        """Keep them beyond the end of the interpreter, which frees whatever is only referred to."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(list(self._owners)))
 
 
 LOSS = _Loss()

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from stratadesk.errors import DeviceError, DeviceLostError, MemoryShortageError
 from stratadesk.kernels.cuda.device import Device, error_for, translated
-from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.units import format_bytes
 
 POISON = 0xFF
@@ -139,16 +138,15 @@ class CudaMemory:
     def release(self) -> None:
         """Return everything to the card; waits until the device is idle.
 
-        Blocks of a card that is lost are returned when it is back: unlike plain memory they do not
-        go with the context.
+        What a lost card holds goes with the process.
         """
         try:
             self._wait()
             self._release_blocks()
             self._release_plain()
         except DeviceLostError:
-            self._plain = 0
-            LOSS.release_later(self._release_leftovers)
+            self._handles.clear()
+            self._reserved = self._plain = self.address = 0
 
     def _release_blocks(self) -> None:
         for index in sorted(self._handles):
@@ -156,17 +154,6 @@ class CudaMemory:
         if self._reserved:
             driver = _bindings()
             _checked(driver.cuMemAddressFree(self.address, self._reserved), "freeing addresses")
-            self._reserved = self.address = 0
-
-    def _release_leftovers(self) -> None:
-        """Release what a lost card has left, whatever of it went with the context."""
-        driver, size = _bindings(), self.block_bytes
-        while self._handles:
-            index, handle = self._handles.popitem()
-            driver.cuMemUnmap(self.address + index * size, size)
-            driver.cuMemRelease(handle)
-        if self._reserved:
-            driver.cuMemAddressFree(self.address, self._reserved)
             self._reserved = self.address = 0
 
     def _release_plain(self) -> None:

@@ -5,31 +5,20 @@ here waits for the device or allocates, so a pass can be captured into a graph: 
 stand is read from device memory (`StepState`), not from the arguments `tokens` and `start`.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from stratadesk.kernels.cuda import programs
 from stratadesk.kernels.cuda.ops_base import WARP
-from stratadesk.kernels.cuda.ops_mixers import MixerOps
+from stratadesk.kernels.cuda.ops_mixers import DeviceRope, MixerOps
 from stratadesk.kernels.cuda.ops_products import MOST_TOKENS, DeviceExperts, ProductOps
 from stratadesk.kernels.cuda.ops_sampling import SamplingOps
 from stratadesk.kernels.cuda.tensors import DeviceTensor
-from stratadesk.kernels.heads_form import HeadsForm
 
 __all__ = ["MOST_TOKENS", "SUPPORTED", "CudaOps", "DeviceExperts", "DeviceRope"]
 
 SUPPORTED = ("qwen35moe", "qwen3moe", "qwen3")
 """Architectures whose operations are all here."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceRope:
-    """Cosine and sine [T, pairs]."""
-
-    cos: DeviceTensor
-    sin: DeviceTensor
 
 
 class CudaOps(ProductOps, MixerOps, SamplingOps):
@@ -97,29 +86,6 @@ class CudaOps(ProductOps, MixerOps, SamplingOps):
             size,
             pairs,
         )
-
-    def prepare_heads(
-        self,
-        q: DeviceTensor,
-        k: DeviceTensor,
-        heads: HeadsForm,
-        norms: tuple[DeviceTensor | None, DeviceTensor | None],
-        rope: DeviceRope,
-    ) -> tuple[DeviceTensor, DeviceTensor, DeviceTensor | None]:
-        """Queries, keys and gates of all heads in one kernel."""
-        tokens, size = q.shape[0], heads.size
-        out = [self.workspace.tensor(tokens, n, size) for n in (heads.queries, heads.keys)]
-        gates = self.workspace.tensor(tokens, heads.queries * size) if heads.gated else None
-        self._launch(
-            programs.VECTORS,
-            "prepare_heads",
-            (heads.queries + heads.keys, tokens),
-            -(-size // WARP) * WARP,
-            *(q, k, *(0 if norm is None else norm for norm in norms), rope.cos, rope.sin),
-            *(*out, 0 if gates is None else gates, heads.queries, heads.keys, size),
-            *(rope.cos.shape[1], int(heads.gated), float(heads.eps)),
-        )
-        return out[0], out[1], gates
 
     def multiply_sigmoid(self, x: DeviceTensor, gate: DeviceTensor) -> None:
         """x ·= sigmoid(gate), same number of values in the same order."""

@@ -6,10 +6,8 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from stratadesk.kernels.cuda.tensors import DeviceTensor, DeviceWorkspace
 
-TILE = 128
-"""Tokens that a block of the attention kernel goes through at once."""
-MOST_SPLITS = 64
-"""Spans that a context is divided into at most."""
+LEAST_SPAN, MOST_SPLITS = 32, 64
+"""Tokens of a span at least, and spans that attention divides what a token sees into at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class StepState:
 class CudaKvCache:
     """Keys and values (addresses) of one layer for a context of `heads` kv heads.
 
-    Attention goes through spans of `span` tokens side by side, `splits` of them.
+    Attention goes through spans of it side by side, `splits` of them at most.
     """
 
     format_name: str
@@ -37,7 +35,6 @@ class CudaKvCache:
     keys: int
     values: int
     n_bytes: int
-    span: int
     splits: int
 
     @classmethod
@@ -47,9 +44,9 @@ class CudaKvCache:
         """Take undefined memory for `context` tokens of `size` values a head."""
         values, n_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[format_name]]
         total = context * heads * size // int(values) * int(n_bytes)
-        span = TILE * max(1, -(-context // (TILE * MOST_SPLITS)))
         keys, kept = memory.take(total), memory.take(total)
-        return cls(format_name, heads, keys, kept, 2 * total, span, -(-context // span))
+        splits = min(MOST_SPLITS, -(-context // LEAST_SPAN))
+        return cls(format_name, heads, keys, kept, 2 * total, splits)
 
     def commit(self) -> None:
         """Nothing: what lies behind the position is not looked at."""

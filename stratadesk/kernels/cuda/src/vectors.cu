@@ -1,5 +1,6 @@
 // What is computed value by value or row by row: norms, rotations, gates, sums. float32.
 #include "fixed.cuh"
+#include "heads.cuh"
 
 extern "C" {
 
@@ -51,36 +52,22 @@ __global__ void fix(const float *x, u8 *fixed, int columns, int count) {
     write_fixed(fixed + i / columns * fixed_row_bytes(columns), columns, i % columns, x[i]);
 }
 
-// Queries and keys as attention takes them: each head of `size` values normed (with a weight) and
-// its first 2 · pairs values rotated. Block (h, t): query head h, or key head h - heads. With
-// `gated` a row of queries holds for each head its values, then its gate's, which go to `gates`.
+// Queries and keys as attention takes them (heads.cuh). Block (h, t): query head h, or key head
+// h - heads. With `gated` a row of queries holds for each head its values, then its gate's, which go to
+// `gates`.
 __global__ void prepare_heads(const float *queries, const float *keys, const float *query_norm,
                               const float *key_norm, const float *cos, const float *sin, float *q,
                               float *k, float *gates, int heads, int kv_heads, int size, int pairs,
                               int gated, float eps) {
-    __shared__ float values[1024], scratch[WARP];
+    __shared__ float head_values[1024], scratch[WARP];
     const int i = threadIdx.x, t = blockIdx.y;
     const bool query = int(blockIdx.x) < heads;
     const int head = query ? blockIdx.x : blockIdx.x - heads;
     const u64 row = u64(t) * (query ? heads : kv_heads) + head;
-    const int step = query && gated ? 2 * size : size;
-    const float *from = (query ? queries : keys) + row * step;
-    const float *norm = query ? query_norm : key_norm;
-    float value = i < size ? from[i] : 0.0f;
-    if (norm) {
-        const float squares = block_sum(value * value, scratch);
-        if (i < size) value *= 1.0f / sqrtf(squares / float(size) + eps) * norm[i];
-    }
-    values[i] = value;
-    __syncthreads();
+    const float *from = (query ? queries : keys) + row * (query && gated ? 2 * size : size);
+    const float value = prepared_head(from, query ? query_norm : key_norm, cos + t * pairs,
+                                      sin + t * pairs, size, pairs, eps, head_values, scratch);
     if (i >= size) return;
-    if (i < 2 * pairs) {
-        const int p = i % pairs;
-        const float c = cos[t * pairs + p], s = sin[t * pairs + p];
-        value = i < pairs
-                    ? __fsub_rn(__fmul_rn(value, c), __fmul_rn(values[i + pairs], s))
-                    : __fadd_rn(__fmul_rn(values[p], s), __fmul_rn(value, c));
-    }
     (query ? q : k)[row * size + i] = value;
     if (query && gated) gates[row * size + i] = from[size + i];
 }

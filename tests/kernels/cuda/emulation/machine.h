@@ -36,6 +36,7 @@ typedef unsigned long long u64;
 struct alignas(8) uint2 { u32 x, y; };
 struct uint3 { u32 x, y, z; };
 struct alignas(16) uint4 { u32 x, y, z, w; };
+struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 
 constexpr int LANES_OF_A_WARP = 32;
