@@ -85,6 +85,10 @@ def _softmax_router(bench: Bench) -> None:
     ops.test_routing(bench, RouterScore.SOFTMAX, 16, 4, biased=False)
 
 
+def _wide_router(bench: Bench) -> None:
+    ops.test_routing(bench, RouterScore.SIGMOID, 256, 8, biased=False)
+
+
 def _late_softmax(bench: Bench) -> None:
     ops.test_routing(bench, RouterScore.SELECTED, 16, 4, biased=False)
 
@@ -103,7 +107,9 @@ MUTATIONS = (
     Mutation("delta_net.cu", "logf(1.0f + expf(x))", "expf(x)", _gates),
     Mutation("delta_net.cu", "q_squares, scratch) + eps", "k_squares, scratch) + eps", _delta_rule),
     Mutation("delta_net.cu", "j < taps) total", "j + 1 < taps) total", _convolution),
-    Mutation("router.cu", "&& other < expert", "&& other > expert", _softmax_router),
-    Mutation("router.cu", "sum += kept[k]", "sum = kept[k]", _late_softmax),
+    Mutation("router.cu", "own, k < lane / 4", "own, k > lane / 4", _softmax_router),
+    Mutation("router.cu", "own, other < warp", "own, other > warp", _wide_router),
+    Mutation("router.cu", "&& other < lane", "&& other > lane", _softmax_router),
+    Mutation("router.cu", "sum += __shfl", "sum = __shfl", _late_softmax),
     Mutation("sampling.cu", "sum < wishes->top_p * total", "sum < total", _draws),
 )

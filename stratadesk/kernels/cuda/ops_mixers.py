@@ -161,7 +161,7 @@ class MixerOps(OpsBase):
         """
         tokens, heads, size = q.shape
         program, position = programs.attention(cache.format_name), self.step.position
-        self._store(k, v, cache)
+        self.store(k, v, cache)
         out = self.workspace.tensor_and_fixed(tokens, heads * size)
         with self.scope():
             sums = self.workspace.tensor(tokens, heads, cache.splits, size)
@@ -179,7 +179,8 @@ class MixerOps(OpsBase):
             self._wait(_Combination(self, program, *parts, out, window, cache, heads))
         return out
 
-    def _store(self, k: DeviceTensor, v: DeviceTensor, cache: CudaKvCache) -> None:
+    def store(self, k: DeviceTensor, v: DeviceTensor, cache: CudaKvCache) -> None:
+        """Store k and v [T, G, d] from the step's position on; k as in `attention`."""
         waiting = self._waiting
         if isinstance(waiting, _Heads) and waiting.k.address == k.address:
             self._waiting = None

@@ -36,7 +36,7 @@ typedef unsigned long long u64;
 struct alignas(8) uint2 { u32 x, y; };
 struct uint3 { u32 x, y, z; };
 struct alignas(16) uint4 { u32 x, y, z, w; };
-struct alignas(8) float2 { float x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
 struct alignas(16) float4 { float x, y, z, w; };
 
 constexpr int LANES_OF_A_WARP = 32;
@@ -241,6 +241,7 @@ template <class To, class From> static To bits_as(From value) {
 }
 static inline float __uint_as_float(u32 bits) { return bits_as<float>(bits); }
 static inline float __int_as_float(i32 bits) { return bits_as<float>(bits); }
+static inline i32 __float_as_int(float value) { return bits_as<i32>(value); }
 static inline u32 __float_as_uint(float value) { return bits_as<u32>(value); }
 static inline int __float2int_rn(float value) { return int(nearbyintf(value)); }
 static inline float __fmul_rn(float a, float b) { return a * b; }
