@@ -103,7 +103,7 @@ MUTATIONS = (
     Mutation("weights.cu", "sigmoid(gate[all", "sigmoid(-gate[all", _gated_sum),
     Mutation("vectors.cu", "/ float(width) + eps", "/ float(width + 1) + eps", _norm),
     Mutation("vectors.cu", "double(*start + t) *", "float(*start + t) * (float)", _rotation),
-    Mutation("attention.cu", "expf(largest[k] - top)", "expf(0.5f * (largest[k] - top))", _attention),
+    Mutation("attention.cu", "expf(largest[k] - top)", "expf(top - largest[k])", _attention),
     Mutation("delta_net.cu", "logf(1.0f + expf(x))", "expf(x)", _gates),
     Mutation("delta_net.cu", "q_squares, scratch) + eps", "k_squares, scratch) + eps", _delta_rule),
     Mutation("delta_net.cu", "j < taps) total", "j + 1 < taps) total", _convolution),

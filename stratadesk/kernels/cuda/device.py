@@ -28,7 +28,8 @@ BUSY = 46
 class Device:
     """The card in use. `total` is its memory in bytes, `arch` such as "sm_89".
 
-    `pci_bus_id` is such as "0000:01:00.0", None where it is not known.
+    `pci_bus_id` is such as "0000:01:00.0", None where it is not known. `side` is a second stream,
+    for what may be computed beside the first one's work; without it all is done on `stream`.
     """
 
     index: int
@@ -38,6 +39,7 @@ class Device:
     multiprocessors: int
     stream: Any
     pci_bus_id: str | None = None
+    side: Any = None
 
     def free(self) -> int:
         """Bytes that CUDA says are free for this process."""
@@ -129,7 +131,7 @@ def open_device(index: int = 0) -> Device:
         facts = runtime.getDeviceProperties(index)
         runtime.free(0)  # makes the context: a busy card refuses here
         bus_id = runtime.deviceGetPCIBusId(index)
-        stream = cupy.cuda.Stream(non_blocking=True)
+        stream, side = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
     cupy.cuda.set_allocator(_refuse)
     capability = facts["major"] * 10 + facts["minor"]
     name = facts["name"].decode(errors="replace")
@@ -146,6 +148,7 @@ def open_device(index: int = 0) -> Device:
         int(facts["multiProcessorCount"]),
         stream,
         bus_id,
+        side,
     )
 
 

@@ -103,7 +103,7 @@ class CudaOps(ProductOps, MixerOps, SamplingOps):
 
     def add_gated(self, x: DeviceTensor, y: DeviceTensor, gate: DeviceTensor) -> None:
         """x += y · sigmoid(gate), gate [T, 1]; y is not defined afterwards, as in `add`."""
-        if self._joins_product(x, y, gate):
+        if self._joins_product(x, y, gate) or self._joins_experts(x, y, gate):
             return
         self._each(programs.VECTORS, "add_gated", x.size, x, y, gate, x.shape[-1])
 

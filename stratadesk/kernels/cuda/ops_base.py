@@ -42,6 +42,7 @@ class OpsBase:
         """Whether only places are given out: nothing is launched or copied."""
         self.launches = 0
         self._waiting: Waiting | None = None
+        self._stream = device.stream
         self._kernels = kernels
         self._constants: dict[bytes, DeviceTensor] = {}
 
@@ -50,6 +51,30 @@ class OpsBase:
         """Give back at its end what was made inside it."""
         with self.workspace.scope():
             yield
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Launch on the card's second stream what is computed in the block."""
+        self.flush()
+        if self.dry or self.device.side is None:
+            yield
+            self.flush()
+            return
+        with translated("starting kernels side by side"):
+            self.device.side.wait_event(self.device.stream.record())
+        self._stream = self.device.side
+        try:
+            yield
+            self.flush()
+        finally:
+            self._stream = self.device.stream
+
+    def meet(self) -> None:
+        """Let what is launched from here on wait for the last block of `beside`."""
+        if self.dry or self.device.side is None:
+            return
+        with translated("joining kernels that ran side by side"):
+            self.device.stream.wait_event(self.device.side.record())
 
     def constant(self, values: npt.NDArray[Any]) -> DeviceTensor:
         """Values of 4-byte units, kept in `resident`; equal ones once. Waits for the copy."""
@@ -128,7 +153,7 @@ class OpsBase:
                 grid,
                 (threads,),
                 tuple(map(_argument, arguments)),
-                stream=self.device.stream,
+                stream=self._stream,
             )
 
 

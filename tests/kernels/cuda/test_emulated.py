@@ -109,6 +109,16 @@ def test_experts(
     joined.test_experts(bench, tokens, count, used, width, inner, fused=fused)
 
 
+def test_what_runs_beside_is_not_there_before_it_is_met(bench: Bench) -> None:
+    x, wanted = joined.normed(bench, np.ones((1, 64), np.float32))
+    weight, w = joined.quantized(bench, np.random.default_rng(5), 32, 64)
+    with bench.ops.beside():
+        y = bench.ops.linear(weight, x)
+    assert np.isnan(bench.ops.download(y)).all()
+    bench.ops.meet()
+    assert np.allclose(bench.ops.download(y), wanted @ w.T, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("norms", [False, True])
 def test_heads(bench: Bench, *, gated: bool, norms: bool) -> None:

@@ -354,11 +354,13 @@ __global__ void __launch_bounds__(WARPS *WARP, 4)
 }
 
 // y[t] = sum over k of weights[t, k] · (D h[t · used + k]), D the down part of expert
-// chosen[t, k], in the router's order, plus what is in y with `add`; token t is blockIdx.y. A
-// block's warps deal the experts out among them; `width` is a warp's at most. y [tokens, rows].
+// chosen[t, k], in the router's order, plus beside[t] · sigmoid(gate[t]) unless those are null, plus
+// what is in y with `add`; token t is blockIdx.y. A block's warps deal the experts out among them;
+// `width` is a warp's at most. y and `beside` [tokens, rows].
 __global__ void __launch_bounds__(DOWN_WARPS *WARP, 2)
     expert_down(const u64 *places, u32 parts, const i32 *chosen, const float *weights, u32 used,
-                const u8 *h, float *y, u32 rows, u32 columns, u32 width, int add) {
+                const u8 *h, float *y, u32 rows, u32 columns, u32 width, const float *beside,
+                const float *gate, int add) {
     prepare_table<Format>();
     __shared__ float values[MOST_USED][ROWS * WARP / LEAST_WIDTH];
     const u32 lanes = threadIdx.x % WARP, held = WARP / width * ROWS, token = blockIdx.y;
@@ -385,8 +387,9 @@ __global__ void __launch_bounds__(DOWN_WARPS *WARP, 2)
     float total = 0.0f;
     for (u32 i = 0; i < used; ++i)
         total = fmaf(weights[token * used + i], values[i][threadIdx.x], total);
-    float *target = y + u64(token) * rows + row;
-    *target = add ? __fadd_rn(*target, total) : total;
+    const u64 at = u64(token) * rows + row;
+    if (beside) total = __fadd_rn(total, __fmul_rn(beside[at], sigmoid(gate[token])));
+    y[at] = add ? __fadd_rn(y[at], total) : total;
 }
 
 // out[i] = row ids[i] of a matrix, decoded bit for bit as the reference does; i is blockIdx.y.
