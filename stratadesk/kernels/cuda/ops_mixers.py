@@ -14,8 +14,11 @@ from stratadesk.kernels.cuda.states import CudaDeltaState, CudaKvCache
 from stratadesk.kernels.cuda.tensors import DeviceTensor
 from stratadesk.kernels.heads_form import HeadsForm
 
-HEADS_AT_ONCE, SPLIT_GROUPS = 8, 4
-"""Query heads that a block of the attention kernel takes; groups of threads that join spans."""
+HEADS_AT_ONCE = 8
+"""Query heads that a block of the attention kernel takes."""
+
+SPLIT_GROUPS, JOINED = 8, 32
+"""Threads for each place where spans are joined, and places of a block."""
 
 HEAD_SIZES, DELTA_SIZES = (64, 128, 256), (32, 64, 128)
 """What kernels are made for."""
@@ -50,8 +53,8 @@ class _Combination:
         self.ops._launch(
             self.program,
             "combine",
-            (self.heads, tokens),
-            SPLIT_GROUPS * size,
+            (self.heads, tokens, size // JOINED),
+            SPLIT_GROUPS * JOINED,
             *(self.sums, self.maxima, self.sinks or 0, self.gate or 0, self.ops.step.position),
             *(self.out, self.out.fixed, self.cache.splits, size, self.window),
         )

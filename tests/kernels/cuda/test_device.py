@@ -46,7 +46,7 @@ def good_card(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_card_that_can_be_used() -> None:
-    wanted = Device(0, "A card", "sm_89", 8 << 30, 24, "a stream", "0000:01:00.0")
+    wanted = Device(0, "A card", "sm_89", 8 << 30, 24, "a stream", "0000:01:00.0", "a stream")
     assert open_device() == wanted
 
 

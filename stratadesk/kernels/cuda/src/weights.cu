@@ -150,6 +150,11 @@ DEVICE u32 own_piece(u32 width) {
     return threadIdx.x % (width / 4) ? NONE : threadIdx.x / (width / 4) % 4;
 }
 
+// The same for groups of any width, once join_lanes has gone over them.
+DEVICE u32 joined_piece(u32 width) {
+    return threadIdx.x % width < WARP ? own_piece(min(width, u32(WARP))) : NONE;
+}
+
 // The same over groups of any width. All threads of the block must come here; `scratch` is used up.
 template <int N, u32 BLOCK_WARPS>
 DEVICE u32 join_lanes(float (&v)[N], u32 width, float (&scratch)[BLOCK_WARPS][N]) {
@@ -209,6 +214,15 @@ DEVICE void multiply(const Matrices &all, const u8 *x, u32 columns, u32 tokens, 
         const u64 row = min(first + r, total - 1) - found.begin;
         rows[r] = kept(found.weights + row * row_bytes(columns));
     }
+    // What the sum needs besides is asked for first, if there is one token: nobody waits for it then.
+    const u32 own = joined_piece(width);
+    float opened = 0.0f, moved = 0.0f, before = 0.0f;
+    if (TOKENS == 1 && own != NONE && first + own < total) {
+        const u64 at = u64(all.token) * total + first + own;
+        if (gate) opened = gate[all.token];
+        if (base) moved = base[at];
+        if (add) before = all.outs[0][at];
+    }
     float sums[ROWS * TOKENS] = {};
     __shared__ float scratch[WARPS][ROWS * TOKENS];
     products<Format, TOKENS, ROWS>(rows, x, tokens, columns, lane, width, sums);
@@ -220,9 +234,9 @@ DEVICE void multiply(const Matrices &all, const u8 *x, u32 columns, u32 tokens, 
         if (t >= tokens) continue;
         const u64 at = u64(all.token + t) * found.rows + row - found.begin;
         float value = sums[t], *target = found.out + at;
-        if (gate) value = __fmul_rn(value, sigmoid(gate[all.token + t]));
-        if (base) value = __fadd_rn(base[at], value);
-        *target = add ? __fadd_rn(*target, value) : value;
+        if (gate) value = __fmul_rn(value, sigmoid(TOKENS == 1 ? opened : gate[all.token + t]));
+        if (base) value = __fadd_rn(TOKENS == 1 ? moved : base[at], value);
+        *target = add ? __fadd_rn(TOKENS == 1 ? before : *target, value) : value;
     }
 }
 
@@ -362,34 +376,38 @@ __global__ void __launch_bounds__(DOWN_WARPS *WARP, 2)
                 const u8 *h, float *y, u32 rows, u32 columns, u32 width, const float *beside,
                 const float *gate, int add) {
     prepare_table<Format>();
-    __shared__ float values[MOST_USED][ROWS * WARP / LEAST_WIDTH];
+    __shared__ float values[MOST_USED][ROWS * WARP / LEAST_WIDTH], shares[MOST_USED];
     const u32 lanes = threadIdx.x % WARP, held = WARP / width * ROWS, token = blockIdx.y;
     const u32 within = lanes / width * ROWS, begin = blockIdx.x * held;
+    // What the sum needs besides is asked for first: nobody waits for it at the end.
+    const u32 row = begin + threadIdx.x;
+    const bool sums = threadIdx.x < held && row < rows;
+    const u64 at = u64(token) * rows + row;
+    const float other = sums && beside ? beside[at] : 0.0f, held_value = sums && add ? y[at] : 0.0f;
+    const float opened = sums && beside ? gate[token] : 0.0f;
+    if (threadIdx.x < used) shares[threadIdx.x] = weights[token * used + threadIdx.x];
 #pragma unroll 1
     for (u32 k = threadIdx.x / WARP; k < used; k += DOWN_WARPS) {
         const u32 entry = token * used + k;
         const u8 *down =
             reinterpret_cast<const u8 *>(places[u64(chosen[entry]) * parts + parts - 1]);
-        const u8 *at[ROWS];
+        const u8 *at_row[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
-            at[r] = kept(down + min(begin + within + r, rows - 1) * row_bytes(columns));
-        float sums[ROWS] = {};
-        products<Format, 1, ROWS>(at, h + entry * x_row_bytes(columns), 1, columns, lanes % width,
-                                  width, sums);
-        join_warp<2>(sums, width);
-        const u32 row = own_piece(width);
-        if (row != NONE) values[k][within + row] = sums[0];
+            at_row[r] = kept(down + min(begin + within + r, rows - 1) * row_bytes(columns));
+        float dots[ROWS] = {};
+        products<Format, 1, ROWS>(at_row, h + entry * x_row_bytes(columns), 1, columns,
+                                  lanes % width, width, dots);
+        join_warp<2>(dots, width);
+        const u32 piece = own_piece(width);
+        if (piece != NONE) values[k][within + piece] = dots[0];
     }
     __syncthreads();
-    const u32 row = begin + threadIdx.x;
-    if (threadIdx.x >= held || row >= rows) return;
+    if (!sums) return;
     float total = 0.0f;
-    for (u32 i = 0; i < used; ++i)
-        total = fmaf(weights[token * used + i], values[i][threadIdx.x], total);
-    const u64 at = u64(token) * rows + row;
-    if (beside) total = __fadd_rn(total, __fmul_rn(beside[at], sigmoid(gate[token])));
-    y[at] = add ? __fadd_rn(y[at], total) : total;
+    for (u32 i = 0; i < used; ++i) total = fmaf(shares[i], values[i][threadIdx.x], total);
+    if (beside) total = __fadd_rn(total, __fmul_rn(other, sigmoid(opened)));
+    y[at] = add ? __fadd_rn(held_value, total) : total;
 }
 
 // out[i] = row ids[i] of a matrix, decoded bit for bit as the reference does; i is blockIdx.y.
