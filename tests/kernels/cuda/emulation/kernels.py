@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cupy.cuda.runtime import CUDARuntimeError
+from cupy.cuda import runtime
 
 from stratadesk.kernels.cuda.programs import Program
 
@@ -103,7 +103,7 @@ class EmulatedStream:
     def synchronize(self) -> None:
         """Everything has been done already."""
         if self.failing:
-            raise CUDARuntimeError(self.failing)
+            raise runtime.CUDARuntimeError(self.failing)
 
     def record(self) -> "EmulatedStream":
         """An event that happens once all launched so far is done."""
