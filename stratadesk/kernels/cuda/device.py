@@ -14,6 +14,9 @@ from stratadesk.kernels.cuda.compiler import OLDEST, compiler_version
 from stratadesk.kernels.cuda.loss import FATAL, LOSS
 from stratadesk.units import format_bytes
 
+OVERLAPPING, OVERLAPPING_DRIVER = 90, 12_030
+"""Compute capability, and CUDA version of the driver, that start a graph's kernels early."""
+
 OLDEST_DRIVER = 12_000
 """CUDA 12.0: what the driver must support, since the runtime is that of CUDA 12."""
 
@@ -40,6 +43,8 @@ class Device:
     stream: Any
     pci_bus_id: str | None = None
     side: Any = None
+    overlaps: bool = False
+    """Whether a kernel can be started before the one in front of it has ended."""
 
     def free(self) -> int:
         """Bytes that CUDA says are free for this process."""
@@ -107,13 +112,7 @@ def open_device(index: int = 0) -> Device:
             f"The CUDA parts are not installed ({missing}).", "Use --device host."
         ) from None
     compiler_version()
-    driver = _driver_version()
-    if driver < OLDEST_DRIVER:
-        raise DeviceError(
-            f"The NVIDIA driver supports CUDA {driver // 1000}.{driver % 1000 // 10}, and 12.0 is "
-            "needed.",
-            "Update the driver (525 or newer), or use --device host.",
-        )
+    _check_driver()
     LOSS.stay_quiet()
     try:
         count = runtime.getDeviceCount()
@@ -149,15 +148,12 @@ def open_device(index: int = 0) -> Device:
         stream,
         bus_id,
         side,
+        overlaps=capability >= OVERLAPPING and driver >= OVERLAPPING_DRIVER,
     )
 
 
-def _driver_version() -> int:
-    """The newest CUDA that the driver supports, such as 12040.
-
-    Raises:
-        DeviceError: when there is no driver.
-    """
+def _check_driver() -> None:
+    """Raise DeviceError when there is no driver, or one for an older CUDA than is needed."""
     from cupy.cuda import runtime
 
     with translated("asking for its driver"):
@@ -166,7 +162,12 @@ def _driver_version() -> int:
         raise DeviceError(
             "There is no NVIDIA driver on this machine.", "Install it, or use --device host."
         )
-    return version
+    if version < OLDEST_DRIVER:
+        raise DeviceError(
+            f"The NVIDIA driver supports CUDA {version // 1000}.{version % 1000 // 10}, and 12.0 "
+            "is needed.",
+            "Update the driver (525 or newer), or use --device host.",
+        )
 
 
 def _refuse(n_bytes: int) -> NoReturn:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from stratadesk.kernels.cuda.bindings import launch_early
 from stratadesk.kernels.cuda.cubins import Kernels
 from stratadesk.kernels.cuda.device import Device, translated
 from stratadesk.kernels.cuda.programs import Program
@@ -147,14 +148,12 @@ class OpsBase:
         if self.dry:
             return
         self.launches += 1
-        function = self._kernels(program, name)
+        function, values = self._kernels(program, name), tuple(map(_argument, arguments))
+        if self.device.overlaps and program.overlaps:
+            launch_early(function.ptr, grid, threads, values, self._stream.ptr)
+            return
         with translated(f"starting the kernel {name}"):
-            function(
-                grid,
-                (threads,),
-                tuple(map(_argument, arguments)),
-                stream=self._stream,
-            )
+            function(grid, (threads,), values, stream=self._stream)
 
 
 def _argument(value: Any) -> Any:

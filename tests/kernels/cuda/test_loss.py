@@ -123,7 +123,7 @@ class Status(int):
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     made = Driver()
-    monkeypatch.setattr(memory, "_bindings", lambda: made)
+    monkeypatch.setattr(memory, "driver_functions", lambda: made)
     return made
 
 

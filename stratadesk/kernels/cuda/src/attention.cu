@@ -262,6 +262,7 @@ extern "C" {
     __global__ void __launch_bounds__(THREADS, 1) attend_##SIZE(                                  \
         const float *q, const u8 *keys, const u8 *values, const i32 *start, float *sums,          \
         float *maxima, int heads, int kv_heads, float scale, int window) {                        \
+        take_turn();                                                                              \
         attend<SIZE>(q, keys, values, start, sums, maxima, heads, kv_heads, scale, window);       \
     }
 ATTEND(64)
@@ -275,6 +276,7 @@ ATTEND(256)
 __global__ void __launch_bounds__(SPLIT_GROUPS *JOINED)
     combine(const float *sums, const float *maxima, const float *sinks, const float *gate,
             const i32 *start, float *out, u8 *fixed, int splits, int size, int window) {
+    take_turn();
     constexpr int PARTS = MOST_SPLITS / SPLIT_GROUPS, OF_A_LANE = MOST_SPLITS / WARP;
     __shared__ float weights[MOST_SPLITS], joined[SPLIT_GROUPS][JOINED], whole;
     const int head = blockIdx.x, heads = gridDim.x, token = blockIdx.y, columns = heads * size;
@@ -332,6 +334,7 @@ __global__ void __launch_bounds__(SPLIT_GROUPS *JOINED)
 // (blockIdx.x), one row of blocks a token (blockIdx.y), keys and values side by side (blockIdx.z).
 __global__ void __launch_bounds__(WARP)
     store(const float *k, const float *v, u8 *keys, u8 *values, const i32 *start, int row_values) {
+    take_turn();
     const int at = blockIdx.x * WARP + threadIdx.x;
     const float value = (blockIdx.z ? v : k)[u64(blockIdx.y) * row_values + at];
     store_value(blockIdx.z ? values : keys, *start + blockIdx.y, row_values, at, value);
@@ -344,6 +347,7 @@ __global__ void prepare_and_store(const float *queries, const float *raw_keys, c
                                   const float *sin, float *q, float *gates, u8 *keys, u8 *values,
                                   const i32 *start, int heads, int kv_heads, int size, int pairs,
                                   int gated, float eps) {
+    take_turn();
     __shared__ float head_values[1024], scratch[WARP];
     const int i = threadIdx.x, t = blockIdx.y, h = blockIdx.x, row_values = kv_heads * size;
     if (h >= heads + kv_heads) {

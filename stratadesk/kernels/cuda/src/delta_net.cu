@@ -86,6 +86,7 @@ extern "C" {
         const float *convolved, const float *beta, const float *alpha, const float *dt,           \
         const float *a, const i32 *key_head_of, float *memories, const i32 *side, float *out,     \
         int key_heads, int value_heads, int tokens, float eps) {                                  \
+        take_turn();                                                                              \
         delta_rule<SIZE>(convolved, beta, alpha, dt, a, key_head_of, memories, side, out,         \
                          key_heads, value_heads, tokens, eps);                                    \
     }
@@ -99,6 +100,7 @@ DELTA_RULE(128)
 __global__ void causal_convolution(const float *u, const float *weight, float *histories,
                                    const i32 *side, float *out, int channels, int taps,
                                    int tokens) {
+    take_turn();
     const int c = blockIdx.x * blockDim.x + threadIdx.x;
     if (c >= channels) return;
     const int past = taps - 1;
@@ -131,6 +133,7 @@ __global__ void causal_convolution(const float *u, const float *weight, float *h
 // In place: beta = sigmoid(beta), alpha = exp(softplus(alpha + dt) · a); [tokens, heads].
 __global__ void delta_gates(float *beta, float *alpha, const float *dt, const float *a, int heads,
                             int count) {
+    take_turn();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     beta[i] = sigmoid(beta[i]);

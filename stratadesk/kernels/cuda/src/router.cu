@@ -23,6 +23,7 @@ DEVICE int better_of(const int4 &four, int own, bool before) {
 extern "C" __global__ void __launch_bounds__(MOST_EXPERTS)
     route(const float *logits, const float *bias, i32 *chosen, float *weights, int experts,
           int used, int score, int renormalise, float scale) {
+    take_turn();
     constexpr int NO_EXPERT = -0x7fffffff;
     __shared__ int4 in_warp[MOST_EXPERTS / 4], best[MOST_EXPERTS / 4];
     __shared__ float kept[MOST_USED], scratch[WARP];

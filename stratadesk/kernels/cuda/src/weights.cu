@@ -12,7 +12,7 @@
 
 using Format = FORMAT;
 constexpr u32 WARPS = 4, GATED_WARPS = 16, DOWN_WARPS = 8;
-constexpr u32 MOST_USED = 32, LEAST_WIDTH = 4, NONE = ~0u;
+constexpr u32 MOST_USED = 32, LEAST_WIDTH = 4, LINE = 128, NONE = ~0u;
 constexpr int ROWS = 4;
 
 DEVICE u64 row_bytes(u32 columns) { return u64(columns / Format::BLOCK) * Format::BYTES; }
@@ -200,6 +200,19 @@ DEVICE Matrix matrix_of(const Matrices &all, u32 row) {
     return found;
 }
 
+// Have the rows that this thread's group multiplies brought into the level-2 cache before its turn.
+DEVICE void fetch_rows(const Matrices &all, u32 columns, u32 width) {
+    const u32 group = blockIdx.x * (WARPS * WARP / width) + threadIdx.x / width;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        const u32 row = min(group * ROWS + r, all.ends[3] - 1);
+        const Matrix found = matrix_of(all, row);
+        const u8 *begin = found.weights + (row - found.begin) * row_bytes(columns);
+        for (u32 at = threadIdx.x % width * LINE; at < row_bytes(columns); at += width * LINE)
+            fetch_early(begin + at);
+    }
+}
+
 // y[t] = W x[t], then for the only matrix of a launch: times sigmoid(gate[t]), plus base[t], plus
 // what is in y already with `add`; base has y's shape. A null gate or base is none.
 template <int TOKENS>
@@ -317,11 +330,12 @@ extern "C" {
         float *y3, u32 e0, u32 e1, u32 e2, u32 e3, const u8 *x, u32 columns, u32 tokens,          \
         u32 width, const float *gate, const float *base, int add) {                               \
         prepare_table<Format>();                                                                  \
-        for (u32 t = 0; t < (TOKENS == 1 ? 1 : tokens); t += TOKENS) {                            \
-            const Matrices all = {{w0, w1, w2, w3}, {y0, y1, y2, y3}, {e0, e1, e2, e3}, t};       \
-            multiply<TOKENS>(all, x + t * x_row_bytes(columns), columns,                          \
-                             min(u32(TOKENS), tokens - t), width, gate, base, add);               \
-        }                                                                                         \
+        Matrices all = {{w0, w1, w2, w3}, {y0, y1, y2, y3}, {e0, e1, e2, e3}, 0};                 \
+        if constexpr (OVERLAPS) fetch_rows(all, columns, width);                                  \
+        take_turn();                                                                              \
+        for (; all.token < (TOKENS == 1 ? 1 : tokens); all.token += TOKENS)                       \
+            multiply<TOKENS>(all, x + all.token * x_row_bytes(columns), columns,                  \
+                             min(u32(TOKENS), tokens - all.token), width, gate, base, add);       \
     }
 MULTIPLY(1, 4)
 MULTIPLY(4, 3)
@@ -331,6 +345,7 @@ MULTIPLY(4, 3)
         const u8 *gate, const u8 *up, const u8 *x, float *h, u8 *fixed, u32 rows, u32 columns,    \
         u32 tokens, u32 width) {                                                                  \
         prepare_table<Format>();                                                                  \
+        take_turn();                                                                              \
         for (u32 t = 0; t < (TOKENS == 1 ? 1 : tokens); t += TOKENS)                              \
             gated<TOKENS>(gate, up, x + t * x_row_bytes(columns), h + u64(t) * rows,              \
                           fixed ? fixed + t * fixed_row_bytes(rows) : nullptr, rows, columns,     \
@@ -346,6 +361,7 @@ __global__ void __launch_bounds__(GATED_WARPS *WARP, 1)
     expert_gated(const u64 *places, u32 parts, const i32 *chosen, u32 used, const u8 *x, float *h,
                  u8 *fixed, u32 rows, u32 columns, u32 width) {
     prepare_table<Format>();
+    take_turn();
     const u32 entry = blockIdx.y;
     const u64 *place = places + u64(chosen[entry]) * parts;
     const u8 *gate = reinterpret_cast<const u8 *>(place[0]);
@@ -360,6 +376,7 @@ __global__ void __launch_bounds__(WARPS *WARP, 4)
     expert_multiply(const u64 *places, u32 parts, u32 part, const i32 *chosen, u32 share,
                     const u8 *x, float *y, u32 rows, u32 columns, u32 width) {
     prepare_table<Format>();
+    take_turn();
     const u32 entry = blockIdx.y;
     const u8 *weight = reinterpret_cast<const u8 *>(places[u64(chosen[entry]) * parts + part]);
     const Matrices all = {{weight}, {y + u64(entry) * rows}, {rows, rows, rows, rows}, 0};
@@ -376,6 +393,7 @@ __global__ void __launch_bounds__(DOWN_WARPS *WARP, 2)
                 const u8 *h, float *y, u32 rows, u32 columns, u32 width, const float *beside,
                 const float *gate, int add) {
     prepare_table<Format>();
+    take_turn();
     __shared__ float values[MOST_USED][ROWS * WARP / LEAST_WIDTH], shares[MOST_USED];
     const u32 lanes = threadIdx.x % WARP, held = WARP / width * ROWS, token = blockIdx.y;
     const u32 within = lanes / width * ROWS, begin = blockIdx.x * held;
@@ -413,6 +431,7 @@ __global__ void __launch_bounds__(DOWN_WARPS *WARP, 2)
 // out[i] = row ids[i] of a matrix, decoded bit for bit as the reference does; i is blockIdx.y.
 __global__ void rows(const u8 *weight, const i32 *ids, float *out, u32 columns) {
     prepare_table<Format>();
+    take_turn();
     const u32 part = blockIdx.x * blockDim.x + threadIdx.x;
     if (part >= columns / Format::BLOCK * Format::LANES) return;
     decode<Format>(weight + u64(ids[blockIdx.y]) * row_bytes(columns), part,

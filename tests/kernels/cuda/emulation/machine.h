@@ -256,6 +256,9 @@ static inline u32 __byte_perm(u32 a, u32 b, u32 selector) {
     for (int i = 0; i < 4; ++i) out |= u32(bytes >> (8 * ((selector >> (4 * i)) & 7)) & 255) << 8 * i;
     return out;
 }
+constexpr bool OVERLAPS = false;
+static inline void take_turn() {}
+static inline void fetch_early(const u8 *) {}
 static inline const u8 *kept(const u8 *address) { return address; }
 // A selector of 8 or more would repeat a sign on a card: nothing here means that.
 static inline u32 permute(u32 a, u32 b, u32 selectors) {
