@@ -18,7 +18,7 @@ class StrataDeskError(Exception):
     """
 
     title: ClassVar[str] = "StrataDesk failed"
-    exit_code: ClassVar[ExitCode] = ExitCode.FAILURE
+    exit_code: ExitCode = ExitCode.FAILURE
     usual_remedy: ClassVar[str] = ""
 
     def __init__(self, sentence: str, remedy: str | None = None) -> None:
