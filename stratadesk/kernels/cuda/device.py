@@ -112,7 +112,7 @@ def open_device(index: int = 0) -> Device:
             f"The CUDA parts are not installed ({missing}).", "Use --device host."
         ) from None
     compiler_version()
-    _check_driver()
+    driver = _driver_version()
     LOSS.stay_quiet()
     try:
         count = runtime.getDeviceCount()
@@ -152,8 +152,12 @@ def open_device(index: int = 0) -> Device:
     )
 
 
-def _check_driver() -> None:
-    """Raise DeviceError when there is no driver, or one for an older CUDA than is needed."""
+def _driver_version() -> int:
+    """The newest CUDA that the driver supports, such as 12040.
+
+    Raises:
+        DeviceError: when there is no driver, or one for an older CUDA than is needed.
+    """
     from cupy.cuda import runtime
 
     with translated("asking for its driver"):
@@ -168,6 +172,7 @@ def _check_driver() -> None:
             "is needed.",
             "Update the driver (525 or newer), or use --device host.",
         )
+    return version
 
 
 def _refuse(n_bytes: int) -> NoReturn:
