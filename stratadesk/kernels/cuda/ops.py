@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from stratadesk.kernels.cuda import programs
 from stratadesk.kernels.cuda.ops_base import WARP
+from stratadesk.kernels.cuda.ops_delta import DeltaOps
 from stratadesk.kernels.cuda.ops_mixers import DeviceRope, MixerOps
 from stratadesk.kernels.cuda.ops_products import MOST_TOKENS, DeviceExperts, ProductOps
 from stratadesk.kernels.cuda.ops_sampling import SamplingOps
@@ -21,7 +22,7 @@ SUPPORTED = ("qwen35moe", "qwen3moe", "qwen3")
 """Architectures whose operations are all here."""
 
 
-class CudaOps(ProductOps, MixerOps, SamplingOps):
+class CudaOps(ProductOps, MixerOps, DeltaOps, SamplingOps):
     """Operations on device tensors; see `stratadesk.engine.ops.Ops` for each one's meaning."""
 
     def rms_norm(self, x: DeviceTensor, weight: DeviceTensor, eps: float) -> DeviceTensor:
@@ -32,13 +33,15 @@ class CudaOps(ProductOps, MixerOps, SamplingOps):
         self, x: DeviceTensor, gate: DeviceTensor, weight: DeviceTensor, eps: float
     ) -> DeviceTensor:
         """rms_norm(x) · silu(gate) over the last axis; same shapes."""
-        return self._norm(x, weight, gate, eps, 1)
+        joined = self._joins_delta_rule(x, gate, weight, eps, by_sigmoid=False)
+        return joined or self._norm(x, weight, gate, eps, 1)
 
     def rms_norm_sigmoid_gate(
         self, x: DeviceTensor, gate: DeviceTensor, weight: DeviceTensor, eps: float
     ) -> DeviceTensor:
         """rms_norm(x) · sigmoid(gate) over the last axis; same shapes."""
-        return self._norm(x, weight, gate, eps, 2)
+        joined = self._joins_delta_rule(x, gate, weight, eps, by_sigmoid=True)
+        return joined or self._norm(x, weight, gate, eps, 2)
 
     def _norm(
         self, x: DeviceTensor, weight: DeviceTensor, gate: DeviceTensor | int, eps: float, kind: int

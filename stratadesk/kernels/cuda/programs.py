@@ -167,4 +167,4 @@ def _word(values: Iterable[int]) -> str:
 def _array(name: str, words: npt.NDArray[np.unsignedinteger]) -> str:
     kind, suffix = ("u64", "ull") if words.itemsize == 8 else ("u32", "u")
     listed = ",".join(f"0x{int(word):x}{suffix}" for word in words)
-    return f"static __device__ const {kind} {name}[{words.size}] = {{{listed}}};"
+    return f"alignas(16) static __device__ const {kind} {name}[{words.size}] = {{{listed}}};"

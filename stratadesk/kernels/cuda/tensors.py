@@ -10,13 +10,16 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 FIXED_BLOCK = 32
 """Values that share a scale in fixed point."""
 
+FIXED_TILE, FIXED_TILE_BYTES = 256, 1_024
+"""Values of a tile of a row in fixed point, and its bytes; the last tile of a row is whole too."""
+
 LINE = 256
 """Tensors begin at multiples of this many bytes: whole sectors, and room for 16-byte loads."""
 
 
 def fixed_row_bytes(columns: int) -> int:
     """Bytes of a row of `columns` values (a multiple of 32) in fixed point; see src/fixed.cuh."""
-    return -(-(3 * columns + 4 * (columns // 32) + 4 * (columns // 8)) // 16) * 16
+    return -(-columns // FIXED_TILE) * FIXED_TILE_BYTES
 
 
 @dataclass(frozen=True, slots=True)

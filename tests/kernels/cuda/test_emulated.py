@@ -17,6 +17,7 @@ from stratadesk.engine.commands import SamplingSettings
 from stratadesk.kernels.cuda import programs
 from stratadesk.kernels.cuda.tensors import DeviceWeight
 from stratadesk.kernels.router_spec import RouterScore, RouterSpec
+from tests.gpu import test_delta as delta
 from tests.gpu import test_joined as joined
 from tests.gpu import test_ops as ops
 from tests.gpu import test_rows as rows
@@ -154,9 +155,24 @@ def test_attention(
     ops.test_attention(bench, size, heads, kv_heads, start, tokens, window, form)
 
 
-def test_delta_nets(bench: Bench) -> None:
+def test_delta_rules(bench: Bench) -> None:
     ops.test_the_delta_rule_over_several_steps(bench, 64, 2, 4)
     ops.test_the_convolution_over_several_steps(bench)
+
+
+@pytest.mark.parametrize("shape", delta.SHAPES, ids=str)
+def test_delta_nets(bench: Bench, shape: delta.Shape) -> None:
+    delta.test_a_delta_net_is_one_kernel(bench, shape)
+    delta.test_windows_do_not_change_a_bit(bench, shape)
+
+
+def test_what_joins_a_delta_rule(bench: Bench) -> None:
+    for apart in ("convolution", "gates", "rule"):
+        delta.test_what_is_launched_before_it_is_joined_is_the_same(bench, (apart,))
+    delta.test_a_product_reads_the_norm_in_fixed_point(bench)
+    delta.test_a_step_that_is_not_committed_has_changed_nothing(bench)
+    delta.test_what_does_not_belong_to_it_is_not_joined(bench)
+    delta.test_sizes_that_the_kernels_have_no_room_for_are_refused(bench)
 
 
 @pytest.mark.parametrize("score", list(RouterScore))

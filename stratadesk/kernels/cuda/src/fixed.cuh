@@ -3,41 +3,58 @@
 // Each 32 values of a row share a scale, the largest magnitude / LARGEST_FIXED; a value is a whole
 // number of scales, 65,536 · high + 256 · middle + low with all three in a signed byte, so that
 // four products with signed bytes of weights are three instructions and sums of them are exact.
-// The error of a value is at most 6.1e-8 of the largest of its 32, as in float32. A row of n values
-// is n high bytes, n middle ones, n low ones, n / 32 float32 scales and n / 8 float32 sums of eight
-// values each; rows begin at multiples of 16 bytes.
+// The error of a value is at most 6.1e-8 of the largest of its 32, as in float32.
+//
+// A row is a tile of 1,024 bytes for each 256 values, the last of which need not be full:
+//   high bytes   128 of the first halves of the eight 32s, then 128 of the second halves
+//   middle, low  the same
+//   sums         32 float32, each of eight values
+//   scales       8 float32, four times: once for each eight lanes of a warp
+// First halves lie in the order of the 32s, second halves backwards. Eight lanes that load 16 bytes
+// each take the same half of eight 32s, or both halves of four in one of the patterns of formats.cuh:
+// either way no two of them ask the same bank.
 #pragma once
 #include "bits.cuh"
 
 // 127 · 65,536 less what the lower bytes may round up.
 constexpr float LARGEST_FIXED = 8290304.0f;
 
+constexpr u32 FIXED_TILE = 256, FIXED_TILE_BYTES = 1024, FIXED_PLANE = 256;
+constexpr u32 FIXED_SUMS = 3 * FIXED_PLANE, FIXED_SCALES = FIXED_SUMS + 128;
+
 DEVICE u64 fixed_row_bytes(u32 columns) {
-    return (3 * columns + 4 * (columns / 32) + 4 * (columns / 8) + 15) / 16 * 16;
+    return u64((columns + FIXED_TILE - 1) / FIXED_TILE) * FIXED_TILE_BYTES;
 }
 
-// Where the scales and the sums of a row begin.
-DEVICE const float *fixed_scales(const u8 *row, u32 columns) {
-    return reinterpret_cast<const float *>(row + 3 * columns);
+// Where in a row the high byte of value `at` lies; the others are FIXED_PLANE bytes behind each other.
+DEVICE u32 fixed_place(u32 at) {
+    const u32 backwards = at / 16 % 2 * (128 + 112);
+    return at / FIXED_TILE * FIXED_TILE_BYTES + ((at / 2 & 112) ^ backwards) + at % 16;
 }
-DEVICE const float *fixed_sums(const u8 *row, u32 columns) {
-    return fixed_scales(row, columns) + columns / 32;
+
+// Where the sum of eight values from `at` on lies, and copy `copy` of the scale of their 32.
+DEVICE u32 fixed_sum_place(u32 at) {
+    return at / FIXED_TILE * FIXED_TILE_BYTES + FIXED_SUMS + at / 8 % 32 * 4;
+}
+DEVICE u32 fixed_scale_place(u32 at, u32 copy) {
+    return at / FIXED_TILE * FIXED_TILE_BYTES + FIXED_SCALES + 32 * copy + at / 32 % 8 * 4;
 }
 
 // Write value `at` of a fixed-point row; the 32 lanes hold 32 values side by side, whose first is
 // a multiple of 32.
-DEVICE void write_fixed(u8 *row, u32 columns, u32 at, float value) {
+DEVICE void write_fixed(u8 *row, u32, u32 at, float value) {
     const float scale = warp_max(fabsf(value)) / LARGEST_FIXED;
     const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     const int whole = __float2int_rn(fminf(fmaxf(value * inverse, -LARGEST_FIXED), LARGEST_FIXED));
     const int upper = (whole + 128) >> 8, high = (upper + 128) >> 8;
-    row[at] = u8(high), row[columns + at] = u8(upper - 256 * high);
-    row[2 * columns + at] = u8(whole - 256 * upper);
+    u8 *target = row + fixed_place(at);
+    target[0] = u8(high), target[FIXED_PLANE] = u8(upper - 256 * high);
+    target[2 * FIXED_PLANE] = u8(whole - 256 * upper);
     float sum = value;
 #pragma unroll
     for (int distance = 4; distance; distance >>= 1)
         sum += __shfl_xor_sync(ALL_LANES, sum, distance);
-    float *scales = reinterpret_cast<float *>(row + 3 * columns);
-    if (at % 32 == 0) scales[at / 32] = scale;
-    if (at % 8 == 0) scales[columns / 32 + at / 8] = sum;
+    const u32 lane = at % 32;
+    if (lane < 4) *reinterpret_cast<float *>(row + fixed_scale_place(at, lane)) = scale;
+    if (lane % 8 == 0) *reinterpret_cast<float *>(row + fixed_sum_place(at)) = sum;
 }

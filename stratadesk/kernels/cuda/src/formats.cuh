@@ -16,8 +16,8 @@
 // Lanes are dealt out so that neighbours read neighbouring bytes. Blocks begin at multiples of
 // the largest power of two that divides BYTES.
 //
-// A format may need TABLE words that its lanes read each at another place: `entry` says what they
-// are, and `prepare_table` must have put them into shared memory before the first `read`.
+// A format may need TABLE words that its lanes read each at another place: all threads of a block
+// `fill` them, and `prepare_table` must have done so before the first `read`.
 #pragma once
 #include "bits.cuh"
 #include "codebooks.cuh"
@@ -28,14 +28,15 @@ struct Untabled {
 
 // The table of format F.
 template <class F> DEVICE u32 *table_of() {
-    __shared__ u32 words[F::TABLE];
+    alignas(16) __shared__ u32 words[F::TABLE];
     return words;
 }
 
-// Fill the table of format F, if it has one; all threads of a block must come here.
+// Fill the table of format F, if it has one; all threads of a block must come here, whole multiples
+// of 128.
 template <class F> DEVICE void prepare_table() {
     if constexpr (F::TABLE > 0) {
-        for (u32 i = threadIdx.x; i < F::TABLE; i += blockDim.x) table_of<F>()[i] = F::entry(i);
+        F::fill(table_of<F>());
         __syncthreads();
     }
 }

@@ -144,7 +144,9 @@ struct Q5_1 : Nibbles32 {
 // for one constant: the others are in the table, since lanes would load them for each instruction.
 template <u32 BYTES0, u32 BYTES1, u32 BYTES2, u32 BYTES3> struct Codebook {
     static constexpr int TABLE = 3;
-    static DEVICE u32 entry(u32 i) { return i == 0 ? BYTES0 : i == 1 ? BYTES2 : 0x32103210u; }
+    static DEVICE void fill(u32 *table) {
+        if (threadIdx.x == 0) table[0] = BYTES0, table[1] = BYTES2, table[2] = 0x32103210u;
+    }
 
     // What the low nibbles of four bytes name, and what the high ones do. A permutation chooses among
     // eight bytes, so both halves are looked up and bit 3 of each nibble chooses between them.

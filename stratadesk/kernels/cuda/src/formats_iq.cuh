@@ -41,19 +41,37 @@ template <int BITS> DEVICE u32 place_of(u32 word, int at) {
     return (at < 2 ? word << (2 - at) : word >> (at - 2)) & (((1u << BITS) - 1u) << 2);
 }
 
-// Formats of a grid of magnitudes and a sign for each value. The table holds a word for each pattern
-// of SIGN_BITS bits: 7, of which the eighth sign follows, or 8; then the grid's ENTRIES. A pattern's
-// word is SELECTORS ^ its signs, as selectors of permutations that take a value or its negative.
+// Formats of a grid of magnitudes and a sign for each value. A pattern of SIGN_BITS bits, 7 of which
+// the eighth sign follows, or 8, becomes SELECTORS ^ its signs: selectors of permutations that take a
+// value or its negative. The table holds that word of the lowest 7 bits once for each lane of a warp,
+// so that no two lanes ask one bank; behind them the grid's ENTRIES once.
 template <int ENTRIES, int SIGN_BITS, u32 SELECTORS> struct Signed : Strips256 {
-    static constexpr int PATTERNS = 1 << SIGN_BITS;
-    static DEVICE u32 pattern(u32 bits) {
-        return SELECTORS ^ spread_signs(SIGN_BITS == 7 ? signs_of(bits) : bits);
+    static constexpr u32 PATTERNS = 128, GRID = PATTERNS * WARP;
+    static DEVICE void fill_with(u32 *table, const u32 *grid) {
+        uint4 *quads = reinterpret_cast<uint4 *>(table);
+        const u8 *from = reinterpret_cast<const u8 *>(grid);
+        uint4 held = {};
+        // On its way while the patterns are written.
+        if (threadIdx.x < ENTRIES / 4) held = load128(from + 16 * threadIdx.x);
+        const u32 bits = threadIdx.x % PATTERNS;
+        const u32 word = SELECTORS ^ spread_signs(SIGN_BITS == 7 ? signs_of(bits) : bits);
+        // Each thread begins elsewhere, or all would ask the same four banks.
+        for (u32 k = threadIdx.x / PATTERNS; k < WARP / 4; k += blockDim.x / PATTERNS)
+            quads[bits * (WARP / 4) + (k ^ bits % (WARP / 4))] = {word, word, word, word};
+        for (u32 i = threadIdx.x; i < ENTRIES / 4; i += blockDim.x)
+            quads[GRID / 4 + i] = i == threadIdx.x ? held : load128(from + 16 * i);
     }
     static DEVICE u32 word_at(const u32 *table, u32 place) {
         return load32(reinterpret_cast<const u8 *>(table) + place);
     }
-    static DEVICE u32 grid_at(const u32 *table, u32 place) {
-        return word_at(table + PATTERNS, place);
+    static DEVICE u32 grid_at(const u32 *table, u32 place) { return word_at(table + GRID, place); }
+    // The selectors for the signs from bit `at` of `word` on.
+    static DEVICE u32 selectors_at(const u32 *table, u32 word, int at) {
+        const u32 moved = at < 7 ? word << (7 - at) : word >> (at - 7);
+        const u32 selectors =
+            word_at(table, (moved & ((PATTERNS - 1) << 7)) | 4 * own_lane());
+        if (SIGN_BITS == 7) return selectors;
+        return selectors ^ ((at < 24 ? word << (23 - at) : word >> (at - 23)) & 0x40000000u);
     }
 };
 
@@ -61,15 +79,14 @@ template <int ENTRIES, int SIGN_BITS, u32 SELECTORS> struct Signed : Strips256 {
 // is the magnitudes, which a lane would load for each permutation if it were a constant.
 template <int ENTRIES, int SIGN_BITS> struct Signed2 : Signed<ENTRIES, SIGN_BITS, 0u> {
     using Base = Signed<ENTRIES, SIGN_BITS, 0u>;
-    static constexpr int TABLE = Base::PATTERNS + ENTRIES + 1;
-    static DEVICE u32 entry_in(const u32 *grid, u32 i) {
-        if (i < Base::PATTERNS) return Base::pattern(i);
-        return i + 1 < TABLE ? grid[i - Base::PATTERNS] : IQ2_MAGNITUDES;
+    static constexpr int TABLE = Base::GRID + ENTRIES + 1;
+    static DEVICE void fill_with(u32 *table, const u32 *grid) {
+        Base::fill_with(table, grid);
+        if (threadIdx.x == 0) table[TABLE - 1] = IQ2_MAGNITUDES;
     }
-    // Eight values: the entry and the pattern of signs at these places.
+    // Eight values: the entry at a place of the grid, and selectors for their signs.
     static DEVICE void choose(const u32 *table, u32 entry, u32 signs, u32 *q) {
-        const u32 selectors = Base::grid_at(table, entry) ^ Base::word_at(table, signs);
-        const u32 magnitudes = table[TABLE - 1];
+        const u32 selectors = Base::grid_at(table, entry) ^ signs, magnitudes = table[TABLE - 1];
         q[0] = permute(magnitudes, IQ2_NEGATIVES, selectors);
         q[1] = permute(magnitudes, IQ2_NEGATIVES, selectors >> 16);
     }
@@ -78,19 +95,15 @@ template <int ENTRIES, int SIGN_BITS> struct Signed2 : Signed<ENTRIES, SIGN_BITS
 // Eight magnitudes from 1 to 127: an entry is four of them, a byte each.
 template <int ENTRIES, int SIGN_BITS> struct Signed3 : Signed<ENTRIES, SIGN_BITS, 0x32103210u> {
     using Base = Signed<ENTRIES, SIGN_BITS, 0x32103210u>;
-    static constexpr int TABLE = Base::PATTERNS + ENTRIES;
-    static DEVICE u32 entry_in(const u32 *grid, u32 i) {
-        return i < Base::PATTERNS ? Base::pattern(i) : grid[i - Base::PATTERNS];
-    }
+    static constexpr int TABLE = Base::GRID + ENTRIES;
     // Every byte of the difference borrows from the next, which has one more to give.
     static DEVICE u32 choose_four(u32 magnitudes, u32 selectors) {
         return permute(magnitudes, 0x01010100u - magnitudes, selectors);
     }
-    // Eight values: the two entries and the pattern of signs at these places.
+    // Eight values: the entries at two places of the grid, and selectors for their signs.
     static DEVICE void choose(const u32 *table, u32 first, u32 second, u32 signs, u32 *q) {
-        const u32 selectors = Base::word_at(table, signs);
-        q[0] = choose_four(Base::grid_at(table, first), selectors);
-        q[1] = choose_four(Base::grid_at(table, second), selectors >> 16);
+        q[0] = choose_four(Base::grid_at(table, first), signs);
+        q[1] = choose_four(Base::grid_at(table, second), signs >> 16);
     }
 };
 
@@ -100,14 +113,15 @@ DEVICE float and_half(u32 nibble) { return byte_to_float(nibble, 0, -0.5f); }
 // Half scale; per 32 values four indices and a word of signs and sub-scale.
 struct IQ2_XXS : Signed2<256, 7> {
     static constexpr int BYTES = 66, GROUPS = 1;
-    static DEVICE u32 entry(u32 i) { return entry_in(IQ2_XXS_GRID, i); }
+    static DEVICE void fill(u32 *table) { fill_with(table, IQ2_XXS_GRID); }
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
         const u32 *table = table_of<IQ2_XXS>();
         u32 words[2];
         load_behind_two<2>(block, 8 * lane, words);
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-            choose(table, place_of<8>(words[0], 8 * k), place_of<7>(words[1], 7 * k), q + 2 * k);
+            choose(table, place_of<8>(words[0], 8 * k), selectors_at(table, words[1], 7 * k),
+                   q + 2 * k);
         scale[0] = half_to_float(load16(block)) * and_half(words[1] >> 28) * 0.25f;
     }
 };
@@ -121,7 +135,7 @@ DEVICE void strip_scales(float factor, u32 nibbles, float *scale) {
 // Half scale, 32 words of index and signs, 16 sub-scales of 4 bits.
 struct IQ2_XS : Signed2<512, 7> {
     static constexpr int BYTES = 74, GROUPS = 2;
-    static DEVICE u32 entry(u32 i) { return entry_in(IQ2_XS_GRID, i); }
+    static DEVICE void fill(u32 *table) { fill_with(table, IQ2_XS_GRID); }
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
         const u32 *table = table_of<IQ2_XS>();
         u32 words[2];
@@ -129,7 +143,7 @@ struct IQ2_XS : Signed2<512, 7> {
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             const int at = 16 * (k % 2);
-            choose(table, place_of<9>(words[k / 2], at), place_of<7>(words[k / 2], at + 9),
+            choose(table, place_of<9>(words[k / 2], at), selectors_at(table, words[k / 2], at + 9),
                    q + 2 * k);
         }
         strip_scales(half_to_float(load16(block)), block[66 + lane], scale);
@@ -139,7 +153,7 @@ struct IQ2_XS : Signed2<512, 7> {
 // Half scale, 32 low bytes of indices, 32 of signs, 8 of high bits, 8 of sub-scales.
 struct IQ2_S : Signed2<1024, 8> {
     static constexpr int BYTES = 82, GROUPS = 2;
-    static DEVICE u32 entry(u32 i) { return entry_in(IQ2_S_GRID, i); }
+    static DEVICE void fill(u32 *table) { fill_with(table, IQ2_S_GRID); }
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
         const u32 *table = table_of<IQ2_S>();
         const u32 low = load32_even(block + 2 + 4 * lane), signs = load32_even(block + 34 + 4 * lane);
@@ -147,7 +161,7 @@ struct IQ2_S : Signed2<1024, 8> {
 #pragma unroll
         for (int k = 0; k < 4; ++k)
             choose(table, place_of<8>(low, 8 * k) | ((high >> (2 * k)) & 0xc00u),
-                   place_of<8>(signs, 8 * k), q + 2 * k);
+                   selectors_at(table, signs, 8 * k), q + 2 * k);
         strip_scales(half_to_float(load16(block)), block[74 + lane], scale);
     }
 };
@@ -155,7 +169,7 @@ struct IQ2_S : Signed2<1024, 8> {
 // Half scale, 64 indices, 8 words of signs and sub-scale.
 struct IQ3_XXS : Signed3<256, 7> {
     static constexpr int BYTES = 98, GROUPS = 1;
-    static DEVICE u32 entry(u32 i) { return entry_in(IQ3_XXS_GRID, i); }
+    static DEVICE void fill(u32 *table) { fill_with(table, IQ3_XXS_GRID); }
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
         const u32 *table = table_of<IQ3_XXS>();
         u32 indices[2];
@@ -165,7 +179,7 @@ struct IQ3_XXS : Signed3<256, 7> {
         for (int k = 0; k < 4; ++k) {
             const int at = 16 * (k % 2);
             choose(table, place_of<8>(indices[k / 2], at), place_of<8>(indices[k / 2], at + 8),
-                   place_of<7>(packed, 7 * k), q + 2 * k);
+                   selectors_at(table, packed, 7 * k), q + 2 * k);
         }
         scale[0] = half_to_float(load16(block)) * and_half(packed >> 28) * 0.5f;
     }
@@ -174,7 +188,7 @@ struct IQ3_XXS : Signed3<256, 7> {
 // Half scale, 64 low bytes of indices, 8 of ninth bits, 32 of signs, 4 of sub-scales.
 struct IQ3_S : Signed3<512, 8> {
     static constexpr int BYTES = 110, GROUPS = 1;
-    static DEVICE u32 entry(u32 i) { return entry_in(IQ3_S_GRID, i); }
+    static DEVICE void fill(u32 *table) { fill_with(table, IQ3_S_GRID); }
     static DEVICE void read(const u8 *block, int lane, u32 *q, float *scale, float *) {
         const u32 *table = table_of<IQ3_S>();
         u32 low[2];
@@ -189,7 +203,7 @@ struct IQ3_S : Signed3<512, 8> {
 #pragma unroll
             for (int k = 0; k < 2; ++k)
                 choose(table, place_of<9>(pairs[k], 0), place_of<9>(pairs[k], 16),
-                       place_of<8>(signs, 16 * half + 8 * k), q + 4 * half + 2 * k);
+                       selectors_at(table, signs, 16 * half + 8 * k), q + 4 * half + 2 * k);
         }
         const u32 nibble = (block[106 + lane / 2] >> (4 * (lane % 2))) & 15u;
         scale[0] = half_to_float(load16(block)) * byte_to_float(1u + 2u * nibble, 0, 0.0f);

@@ -32,6 +32,19 @@ DEVICE const u8 *kept(const u8 *address) {
     return address;
 }
 
+// The same for a number.
+DEVICE u32 kept(u32 number) {
+    asm("" : "+r"(number));
+    return number;
+}
+
+// threadIdx.x % 32, from a register of its own: not a mask that is applied again at every use.
+DEVICE u32 own_lane() {
+    u32 lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
 // Four of the eight bytes of a and b (0 to 3 and 4 to 7): byte i is the one that nibble i of the low
 // half of `selectors` names, all of them below 8. __byte_perm, which takes any, masks them first.
 DEVICE u32 permute(u32 a, u32 b, u32 selectors) {

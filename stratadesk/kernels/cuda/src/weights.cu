@@ -58,12 +58,35 @@ template <int N> DEVICE void load_run(const u8 *at, u32 *out) {
     }
 }
 
-// The same over one part of a row of signed bytes: lane `lane` of block `block`.
+// The sum of RUN values, 8 or 16, from the sums of eight of them each.
+template <int RUN> DEVICE float sum_of_run(const u8 *at) {
+    if constexpr (RUN == 8) return __uint_as_float(load32(at));
+    const uint2 sums = load64(at);
+    return __uint_as_float(sums.x) + __uint_as_float(sums.y);
+}
+
+// Where in a row of fixed point a lane finds what it multiplies with: its runs, the sums of eight of
+// them, and its copy of the scales.
+template <class F> struct Places {
+    u32 runs[F::VALUES / F::RUN], totals, units;
+};
+template <class F> DEVICE Places<F> places_from(u32 at) {
+    Places<F> places;
+#pragma unroll
+    for (int k = 0; k < F::VALUES / F::RUN; ++k)
+        places.runs[k] = kept(fixed_place(at + F::at(0, k * F::RUN)));
+    places.totals = F::OFFSETS ? kept(fixed_sum_place(at)) : 0;
+    places.units = kept(fixed_scale_place(at, threadIdx.x / 8 % 4));
+    return places;
+}
+
+// What add_float_part does, over one part of a row of signed bytes: lane `lane` of block `block`; x
+// begins where `places` count from.
 template <class F, int TOKENS, int ROWS>
 DEVICE void add_fixed_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32 columns,
-                           u32 block, u32 lane, float (&sums)[ROWS * TOKENS]) {
-    constexpr int GROUPS = F::GROUPS, GROUP = F::VALUES / GROUPS, WORDS = F::RUN / 4;
-    const u32 at = block * F::BLOCK + F::at(lane, 0);
+                           u32 block, u32 lane, const Places<F> &places,
+                           float (&sums)[ROWS * TOKENS]) {
+    constexpr int GROUPS = F::GROUPS, GROUP = F::VALUES / GROUPS, RUN = F::RUN, WORDS = RUN / 4;
     const u32 active = __activemask();
     u32 q[ROWS][F::VALUES / 4];
     float scale[ROWS][GROUPS], offset[ROWS][GROUPS];
@@ -74,9 +97,6 @@ DEVICE void add_fixed_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 token
     for (u32 t = 0; t < TOKENS; ++t) {
         if (t && t >= tokens) break;
         const u8 *row = x + t * fixed_row_bytes(columns);
-        const float *units = fixed_scales(row, columns) + at / 32;
-        const float *totals = fixed_sums(row, columns) + at / 8;
-        const u8 *planes[3] = {row + at, row + columns + at, row + 2 * columns + at};
 #pragma unroll
         for (int g = 0; g < GROUPS; ++g) {
             // Keeps the loads of later groups from being moved up here, into too many registers.
@@ -84,22 +104,22 @@ DEVICE void add_fixed_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 token
             int dots[ROWS][3] = {};
             float total = 0.0f;
 #pragma unroll
-            for (int i = g * GROUP; i < (g + 1) * GROUP; i += F::RUN) {
+            for (int i = g * GROUP; i < (g + 1) * GROUP; i += RUN) {
+                const u8 *run = row + places.runs[i / RUN];
 #pragma unroll
                 for (int p = 0; p < 3; ++p) {
                     u32 v[WORDS];
-                    load_run<WORDS>(planes[p] + F::at(0, i), v);
+                    load_run<WORDS>(run + p * FIXED_PLANE, v);
 #pragma unroll
                     for (int r = 0; r < ROWS; ++r)
 #pragma unroll
                         for (int w = 0; w < WORDS; ++w)
                             dots[r][p] = add_dot(q[r][i / 4 + w], v[w], dots[r][p]);
                 }
-                if (F::OFFSETS)
-#pragma unroll
-                    for (int w = 0; w < WORDS / 2; ++w) total += totals[F::at(0, i) / 8 + w];
+                if (F::OFFSETS) total += sum_of_run<RUN>(row + places.totals + F::at(0, i) / 2);
             }
-            const float unit = units[F::at(0, g * GROUP) / 32];
+            const u32 place = places.units + F::at(0, g * GROUP) / 32 * 4;
+            const float unit = __uint_as_float(load32(row + place));
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
                 const float lower = float(256 * dots[r][1] + dots[r][2]);
@@ -117,11 +137,20 @@ template <class F, int TOKENS, int ROWS>
 DEVICE void products(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32 columns, u32 lane,
                      u32 width, float (&sums)[ROWS * TOKENS]) {
     const u32 blocks = columns / F::BLOCK, within = lane % F::LANES;
-    for (u32 block = lane / F::LANES; block < blocks; block += width / F::LANES)
-        if constexpr (F::INTEGERS)
-            add_fixed_part<F, TOKENS, ROWS>(rows, x, tokens, columns, block, within, sums);
-        else
+    if constexpr (!F::INTEGERS) {
+        for (u32 block = lane; block < blocks; block += width)
             add_float_part<F, TOKENS, ROWS>(rows, x, tokens, columns, block, sums);
+    } else if constexpr (F::BLOCK == FIXED_TILE) {
+        const Places<F> places = places_from<F>(F::at(within, 0));
+        for (u32 block = lane / F::LANES; block < blocks; block += width / F::LANES)
+            add_fixed_part<F, TOKENS, ROWS>(rows, x + block * FIXED_TILE_BYTES, tokens, columns,
+                                            block, within, places, sums);
+    } else {
+        for (u32 block = lane / F::LANES; block < blocks; block += width / F::LANES)
+            add_fixed_part<F, TOKENS, ROWS>(rows, x, tokens, columns, block, within,
+                                            places_from<F>(block * F::BLOCK + F::at(within, 0)),
+                                            sums);
+    }
 }
 
 // Sums of N values over each `width` lanes of a warp. At the first STEPS distances a lane hands half of

@@ -260,6 +260,8 @@ constexpr bool OVERLAPS = false;
 static inline void take_turn() {}
 static inline void fetch_early(const u8 *) {}
 static inline const u8 *kept(const u8 *address) { return address; }
+static inline u32 kept(u32 number) { return number; }
+static inline u32 own_lane() { return threadIdx.x % LANES_OF_A_WARP; }
 // A selector of 8 or more would repeat a sign on a card: nothing here means that.
 static inline u32 permute(u32 a, u32 b, u32 selectors) {
     if (selectors & 0x8888) abort();
