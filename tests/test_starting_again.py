@@ -63,7 +63,11 @@ class Engine(script.ScriptedEngine):
 
 loop.Engine = Engine
 """
-AS_MODULE = "import runpy\nrunpy.run_module('stratadesk', run_name='__main__')\n"
+CONSOLE_SCRIPT = """
+import sys
+from stratadesk.__main__ import start
+sys.exit(start())
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -86,14 +90,20 @@ def assert_restored(screen: Terminal) -> None:
     assert b"Traceback" not in screen.text
 
 
-@pytest.mark.parametrize("way", ["code", "script"])
-def test_the_screen_comes_back_with_the_chat(way: str, own_home: Path, tmp_path: Path) -> None:
-    code = LOSING + AS_MODULE
-    named = tmp_path / "a console script"
-    named.write_text(code)
-    start = ("-c", code) if way == "code" else (str(named),)
+@pytest.fixture
+def losing(tmp_path: Path) -> dict[str, str]:
+    """An environment in which every Python that starts has the engine that loses its card."""
+    (tmp_path / "sitecustomize.py").write_text(LOSING)
+    (tmp_path / "a console script").write_text(CONSOLE_SCRIPT)
+    return {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+
+
+@pytest.mark.parametrize("start", [("-P", "-m", "stratadesk"), ("a console script",)])
+def test_the_screen_comes_back_with_the_chat(
+    start: tuple[str, ...], losing: dict[str, str], own_home: Path, tmp_path: Path
+) -> None:
     with terminal(100, 40) as screen:
-        screen.run(*start, "-m", MODEL, "--temp", "0.5", cwd=tmp_path)
+        screen.run(*start, "-m", MODEL, "--temp", "0.5", cwd=tmp_path, **losing)
         screen.read_until(b"READY")
         screen.type(b"one\r")
         screen.read_until(b"I was told ['one'].")
@@ -117,9 +127,11 @@ def test_the_screen_comes_back_with_the_chat(way: str, own_home: Path, tmp_path:
     assert list((own_home / "state").glob("handover*")) == []
 
 
-def test_the_line_mode_goes_on_with_the_chat(own_home: Path, tmp_path: Path) -> None:
+def test_the_line_mode_goes_on_with_the_chat(
+    losing: dict[str, str], own_home: Path, tmp_path: Path
+) -> None:
     with terminal(100, 40) as screen:
-        screen.run("-c", LOSING + AS_MODULE, "--plain", "-m", MODEL, cwd=tmp_path)
+        screen.run("-m", "stratadesk", "--plain", "-m", MODEL, cwd=tmp_path, **losing)
         screen.read_until(b"[ready] Demo 30B A3B")
         screen.type(b"one\n")
         screen.read_until(b"I was told ['one'].")
@@ -136,16 +148,18 @@ def test_the_line_mode_goes_on_with_the_chat(own_home: Path, tmp_path: Path) -> 
     assert list((own_home / "state").glob("handover*")) == []
 
 
-def test_lines_that_a_pipe_holds_already_are_for_the_program_that_starts(tmp_path: Path) -> None:
+def test_lines_that_a_pipe_holds_already_are_for_the_program_that_starts(
+    losing: dict[str, str], tmp_path: Path
+) -> None:
     typed = "one\ntwo\n/reload\nthree\nfour\n"
     done = subprocess.run(
-        [sys.executable, "-c", LOSING + AS_MODULE, "--plain", "-m", MODEL],
+        [sys.executable, "-m", "stratadesk", "--plain", "-m", MODEL],
         input=typed,
         capture_output=True,
         text=True,
         check=True,
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | losing,
         timeout=120,
     )
     assert done.stdout.count("[started again]") == 1
@@ -156,14 +170,14 @@ def test_lines_that_a_pipe_holds_already_are_for_the_program_that_starts(tmp_pat
 
 @pytest.mark.parametrize("content", ["", "{", '{"format": 1}'])
 def test_what_cannot_be_read_keeps_no_one_from_starting(
-    content: str, own_home: Path, tmp_path: Path
+    content: str, losing: dict[str, str], own_home: Path, tmp_path: Path
 ) -> None:
     state = own_home / "state"
     state.mkdir()
     (state / "handover-7.json").write_text(content)
     with terminal(100, 40) as screen:
-        code = LOSING + AS_MODULE
-        screen.run("-c", code, "-m", MODEL, cwd=tmp_path, **{VARIABLE: "7"})
+        environment = {**losing, VARIABLE: "7"}
+        screen.run("-m", "stratadesk", "-m", MODEL, cwd=tmp_path, **environment)
         screen.read_until(b"Chat not kept")
         screen.read_until(b"The chat from before is damaged:")
         screen.read_until(b"The chat starts empty; ask again.")
