@@ -18,7 +18,7 @@ class StrataDeskError(Exception):
     """
 
     title: ClassVar[str] = "StrataDesk failed"
-    exit_code: ClassVar[ExitCode] = ExitCode.FAILURE
+    exit_code: ExitCode = ExitCode.FAILURE
     usual_remedy: ClassVar[str] = ""
 
     def __init__(self, sentence: str, remedy: str | None = None) -> None:
@@ -71,10 +71,10 @@ class DeviceError(StrataDeskError):
 
 
 class DeviceLostError(DeviceError):
-    """A card that answered and does not any more: what it holds is gone."""
+    """A card that answered and does not any more: this process cannot use it again."""
 
     title = "GPU lost"
-    usual_remedy = "Load the model again."
+    usual_remedy = "Start StrataDesk again."
 
 
 class MemoryShortageError(StrataDeskError):

@@ -48,7 +48,7 @@ KEYS = (
     Key("reserve_up", "f5", "reserve up", "Keep more of the card free: fewer expert slots."),
     Key("monitor", "f6", "monitor", "Make the monitor wide, narrow, or hide it."),
     Key("thinking", "f7", "thinking", "Show or hide what the model thinks."),
-    Key("reload", "f8", "reload", "Load the model again: with what was chosen, or a lost GPU."),
+    Key("reload", "f8", "reload", "Load the model again; with a lost GPU, start StrataDesk again."),
     Key("settings", "f9", "settings", "Change settings, one key each."),
     Key("new_chat", "ctrl+n", "new chat", "Start an empty chat with the same model."),
     Key("page_up", "pageup", "scroll up", "Read further up; new text does not move the view."),

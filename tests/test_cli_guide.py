@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from stratadesk.cli import main
-from stratadesk.cli.chat import as_failure, chosen_model, start_model
+from stratadesk.cli.chat import as_failure
+from stratadesk.cli.chat_start import chosen_model, start_model
 from stratadesk.cli.guide_card import GuideCard
 from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.kept_settings import with_kept

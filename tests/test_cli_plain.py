@@ -19,7 +19,14 @@ from stratadesk.cli.plain_chat import PlainChat
 from stratadesk.cli.plain_facts import PlainFacts
 from stratadesk.cli.plain_page import PlainPage
 from stratadesk.engine.card_events import CacheSample, DeviceLost, PowerSample
-from stratadesk.engine.commands import Cancel, Command, Generate, LoadModel, SamplingSettings
+from stratadesk.engine.commands import (
+    Cancel,
+    Command,
+    Generate,
+    LoadModel,
+    Message,
+    SamplingSettings,
+)
 from stratadesk.engine.events import (
     DecodeProgress,
     EngineStopped,
@@ -36,7 +43,9 @@ from stratadesk.engine.vram.ledger import Ledger, LedgerLine
 from stratadesk.engine.vram.phase_table import HeadPlace, VramPhase, VramState
 from stratadesk.engine.vram.plan_settings import Layout
 from stratadesk.engine.vram.states import MemoryState, MemoryStatus
+from stratadesk.errors import StrataDeskError
 from stratadesk.exit_codes import ExitCode
+from stratadesk.tui.handover import ChatRecord
 from stratadesk.units import GIB, MIB
 from tests.tui import scripted_engine as script
 from tests.tui.scripted_engine import ScriptedEngine
@@ -92,6 +101,8 @@ def chat(
     engine: ScriptedEngine | None = None,
     *,
     thinking_shown: bool = True,
+    before: ChatRecord | None = None,
+    hand_over: Callable[[ChatRecord], Path] = lambda _: Path("kept"),
 ) -> tuple[str, int]:
     """Chat with these lines on standard input; return the page and the exit code."""
     stream = io.StringIO()
@@ -101,6 +112,8 @@ def chat(
         PlainPage(stream),
         SamplingSettings(),
         thinking_shown=thinking_shown,
+        before=before,
+        hand_over=hand_over,
     )
     code = plain.run(LOAD)
     return stream.getvalue(), code
@@ -192,7 +205,10 @@ def test_an_alarm_comes_while_a_question_waits_and_the_question_again(
 
     stream = Page()
     monkeypatch.setattr(sys, "stdin", Lines("Hi\n", alarm))
-    PlainChat(engine, PlainPage(stream), SamplingSettings()).run(LOAD)
+    plain = PlainChat(
+        engine, PlainPage(stream), SamplingSettings(), hand_over=lambda _: Path("kept")
+    )
+    plain.run(LOAD)
     page = stream.getvalue()
     assert page.index("You: \n[memory LOW] ") < page.index("\nYou: Hi\n")
 
@@ -262,19 +278,63 @@ def test_a_failed_answer_is_told_and_a_failed_load_ends_the_chat(
     assert code == 3
 
 
-def test_a_lost_card_is_told_and_reload_loads_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def losing(command: Command) -> Iterable[Event]:
-        if isinstance(command, Generate) and command.request_id == 1:
-            return (DeviceLost(0.0, "The driver was reset."), script.failure(1))
-        return answers(command)
+def losing(command: Command) -> Iterable[Event]:
+    """Answer once; lose the card in the second answer."""
+    if isinstance(command, Generate) and command.request_id == 2:
+        said = (script.thought(2, "Well."), script.said(2, "Half an ans"))
+        return (*said, DeviceLost(0.0, "The driver was reset."), script.failure(2))
+    return answers(command)
+
+
+def test_a_lost_card_is_told_and_reload_hands_the_chat_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[ChatRecord] = []
+
+    def hand_over(record: ChatRecord) -> Path:
+        kept.append(record)
+        return Path("kept")
 
     engine = ScriptedEngine(losing)
-    page, code = chat(monkeypatch, "Hi\n/reload\nagain\n", engine)
-    assert "[card lost] The driver was reset.\n/reload loads the model again.\n[failed] " in page
-    assert page.count("You: /reload\n[ready] Demo 30B A3B") == 1
-    assert page.count("Model: Hello there.") == 1
-    assert [command for command in engine.commands if isinstance(command, LoadModel)] == [LOAD] * 2
+    typed = "Hi\nMore\nnot sent\n/reload\nfor the next program\n"
+    page, code = chat(monkeypatch, typed, engine, hand_over=hand_over)
+    told = "/reload starts StrataDesk again and keeps the chat.\n"
+    assert f"[card lost] The driver was reset.\n{told}[failed] " in page
+    assert f"You: not sent\nThe GPU is lost; {told}You: /reload\n" in page
+    assert page.endswith("You: /reload\n")
+    assert [command for command in engine.commands if isinstance(command, LoadModel)] == [LOAD]
+    assert engine.stops == 1
+    messages = [(m.role, m.content, m.reasoning) for m in kept[0].messages]
+    assert messages == [
+        ("user", "Hi", ""),
+        ("assistant", "Hello there.", "Hm.\nSo."),
+        ("user", "More", ""),
+        ("assistant", "Half an ans", "Well."),
+    ]
     assert code == ExitCode.OK
+
+    engine = ScriptedEngine(answers)
+    page, _ = chat(monkeypatch, "And now?\n", engine, before=kept[0])
+    assert page.startswith(READY + "[started again] the chat is kept; it goes on with 4 messages.")
+    assert engine.requests[0].messages == (*kept[0].messages, Message("user", "And now?"))
+
+
+def test_a_chat_that_cannot_be_kept_is_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_record: ChatRecord) -> Path:
+        raise StrataDeskError("The disk is full.", "Make room.")
+
+    page, code = chat(
+        monkeypatch, "Hi\nMore\n/reload\n/help\n", ScriptedEngine(losing), hand_over=refuse
+    )
+    assert "You: /reload\n[failed] The disk is full. Make room.\nYou: /help\n" in page
+    assert code == ExitCode.OK
+
+
+def test_a_card_lost_by_the_first_load_ends_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = (DeviceLost(0.0, "The driver was reset."), script.failure(None))
+    page, code = chat(monkeypatch, "Hi\n", ScriptedEngine(lambda _: lost))
+    assert "/reload" not in page
+    assert code == 3
 
 
 def test_a_reload_that_fails_leaves_the_chat_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +370,8 @@ def test_a_reader_that_has_left_ends_the_chat(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(sys, "stdin", Lines("Hi\nmore\n"))
     engine = ScriptedEngine(answers)
-    plain = PlainChat(engine, PlainPage(Closed()), SamplingSettings())
+    page = PlainPage(Closed())
+    plain = PlainChat(engine, page, SamplingSettings(), hand_over=lambda _: Path("kept"))
     with pytest.raises(BrokenPipeError):
         plain.run(LOAD)
     assert engine.stops == 1

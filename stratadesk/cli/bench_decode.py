@@ -13,6 +13,7 @@ from stratadesk.engine.commands import (
     SamplingSettings,
 )
 from stratadesk.engine.events import Event, Failure, RequestFinished
+from stratadesk.engine.failures import error_of
 from stratadesk.engine.loop import Engine
 from stratadesk.errors import StrataDeskError
 
@@ -57,14 +58,14 @@ def _alone(model: Path, settings: EngineSettings) -> float:
     ear = _Ear()
     OneAnswer(Engine(), ear).execute(LoadModel(model, settings), request)
     if ear.failure is not None:
-        raise StrataDeskError(ear.failure.sentence, ear.failure.remedy)
+        raise error_of(ear.failure)
     return _speed(ear.finished)
 
 
 def _under_screen(model: Path, settings: EngineSettings) -> float:
     async def answer() -> RequestFinished | None:
         async with answering(Engine(), model, settings, TOKENS, PROMPT) as (_, overheard):
-            await until(lambda: overheard.finished)
+            await until(lambda: overheard.finished or overheard.failure)
             return overheard.finished
 
     return _speed(asyncio.run(answer()))

@@ -12,7 +12,8 @@ from textual import events
 from textual.drivers.headless_driver import HeadlessDriver
 
 from stratadesk.engine.commands import Command, EngineSettings, SamplingSettings
-from stratadesk.engine.events import Event, ModelLoaded, RequestFinished
+from stratadesk.engine.events import Event, Failure, ModelLoaded, RequestFinished
+from stratadesk.engine.failures import error_of
 from stratadesk.models import Discovery
 from stratadesk.tui.app import StrataDeskApp
 from stratadesk.tui.ports import EnginePort
@@ -78,12 +79,13 @@ class CountingDriver(HeadlessDriver):
 
 
 class Overheard:
-    """An engine and what it says, with the last answer and model kept to be looked at."""
+    """An engine and what it says; the last answer, model and failure are kept to be looked at."""
 
     def __init__(self, engine: EnginePort) -> None:
         self._engine = engine
         self.loaded: ModelLoaded | None = None
         self.finished: RequestFinished | None = None
+        self.failure: Failure | None = None
 
     @property
     def events(self) -> "Overheard":
@@ -98,6 +100,8 @@ class Overheard:
                 self.loaded = event
             elif isinstance(event, RequestFinished):
                 self.finished = event
+            elif isinstance(event, Failure):
+                self.failure = event
         return unread
 
     def next_change(self) -> float | None:
@@ -125,14 +129,19 @@ class Overheard:
 async def answering(
     engine: EnginePort, model: Path, settings: EngineSettings, limit: int, prompt: str
 ) -> AsyncIterator[tuple[CountingDriver, Overheard]]:
-    """Run the app with a model loaded and the prompt just sent."""
+    """Run the app with a model loaded and the prompt just sent.
+
+    Raises:
+        StrataDeskError: what has failed by the end.
+    """
     overheard = Overheard(engine)
     sampling = SamplingSettings(temperature=0.0)
     app = StrataDeskApp(overheard, model, limit, settings, sampling, lambda: Discovery([], []))
     app.driver_class = CountingDriver
     task = asyncio.create_task(app.run_async(size=SIZE))
     try:
-        await until(lambda: overheard.loaded)
+        await until(lambda: overheard.loaded or overheard.failure)
+        _raise_failure(overheard)
         await asyncio.sleep(SETTLE_S)
         driver = app._driver
         assert isinstance(driver, CountingDriver)
@@ -140,9 +149,15 @@ async def answering(
         await asyncio.sleep(SETTLE_S)
         driver.send_message(events.Key("enter", "\r"))
         yield driver, overheard
+        _raise_failure(overheard)
     finally:
         app.exit()
         await task
+
+
+def _raise_failure(overheard: Overheard) -> None:
+    if overheard.failure is not None:
+        raise error_of(overheard.failure)
 
 
 async def measure(driver: CountingDriver, finished: Callable[[], object]) -> Measured:

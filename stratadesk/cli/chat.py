@@ -1,30 +1,28 @@
 """`stratadesk` without a command: the chat in the terminal."""
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from stratadesk.cli.chat_start import ChatStart, chat_start
 from stratadesk.cli.guide_card import GuideCard
-from stratadesk.cli.inputs import engine_settings, sampling_settings
+from stratadesk.cli.handover_file import write_handover
 from stratadesk.cli.kept_settings import IGNORED, with_kept
 from stratadesk.cli.kernel_cache import unkept_kernels
-from stratadesk.cli.model_argument import model_path
 from stratadesk.cli.output_guard import Printed, output_into
+from stratadesk.cli.start_again import start_again
 from stratadesk.cli.terminal import print_error
 from stratadesk.errors import StrataDeskError, UsageError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
-from stratadesk.models.guide import GUIDE, sound_guide
 from stratadesk.paths import folders
 
 if TYPE_CHECKING:
     from textual._types import MessageTarget
 
-    from stratadesk.engine.commands import EngineSettings, SamplingSettings
     from stratadesk.engine.events import Failure
     from stratadesk.engine.loop import Engine
     from stratadesk.settings_file import Problem
@@ -43,19 +41,17 @@ def start_chat(arguments: argparse.Namespace) -> int:
 
         return chat_in_lines(arguments, decisions)
     require_terminal()
-    settings, sampling = engine_settings(arguments), sampling_settings(arguments)
-    model, trouble = start_model(decisions)
-    check_named(model, decisions)
+    start = chat_start(arguments, decisions)
+    if start.chat is None:
+        check_named(start.model, decisions)
     start_logging()
     from stratadesk.engine.loop import Engine
     from stratadesk.tui.whole_pastes import whole_pastes
 
     engine = Engine()
-    if trouble is not None:
-        engine.events.put(as_failure(trouble))
     try:
         with output_into(folders().log / "output.log"), whole_pastes():
-            app = build_app(engine, decisions, model, settings, sampling, GuideCard(arguments))
+            app = build_app(engine, decisions, start, GuideCard(arguments))
             printed = Printed()
             app.begin_capture_print(cast("MessageTarget", printed))
             app.run()
@@ -63,6 +59,8 @@ def start_chat(arguments: argparse.Namespace) -> int:
         engine.stop()
     if app.failed_with is not None:
         raise app.failed_with
+    if app.handed_over is not None:
+        return start_again(app.handed_over)
     if app.left_without_model is not None:
         # What the chat showed of it went with the screen.
         print_error(app.left_without_model.sentence, app.left_without_model.remedy)
@@ -72,14 +70,13 @@ def start_chat(arguments: argparse.Namespace) -> int:
 def build_app(
     engine: "Engine",
     decisions: "Decisions",
-    model: Path | None,
-    settings: "EngineSettings",
-    sampling: "SamplingSettings",
+    start: ChatStart,
     cards: "Cards",
 ) -> "StrataDeskApp":
     """Build the app around an engine.
 
-    What is wrong in settings files, or with the folder of kernels, will stand in the chat.
+    What is wrong in settings files, with the folder of kernels, or else before the start, will
+    stand in the chat.
     """
     from stratadesk.engine.forecast import forecast
     from stratadesk.models import find_models
@@ -87,61 +84,29 @@ def build_app(
     from stratadesk.tui.app import StrataDeskApp
     from stratadesk.tui.options import AppOptions
 
-    for problem in (*problem_cards(decisions.problems), *unkept_cards()):
-        engine.events.put(problem)
+    for trouble in (
+        *map(as_failure, start.troubles),
+        *problem_cards(decisions.problems),
+        *unkept_cards(),
+    ):
+        engine.events.put(trouble)
     return StrataDeskApp(
         engine=engine,
-        model=model,
+        model=start.model,
         max_tokens=max_tokens(decisions),
-        settings=settings,
-        sampling=sampling,
+        settings=start.settings,
+        sampling=start.sampling,
         discover=partial(find_models, folders=decisions.models.folders),
         options=AppOptions(
             remember=remember,
             foresee=forecast,
-            look=decisions.interface,
+            look=start.look,
             fixed=decisions.fixed,
             cards=cards,
+            hand_over=write_handover,
+            chat=start.chat,
         ),
     )
-
-
-def start_model(decisions: "Decisions") -> tuple[Path | None, StrataDeskError | None]:
-    """Return the model to start with, None for one to be chosen, and what is wrong with the guide.
-
-    A guide that is missing or damaged keeps nobody from choosing another model.
-
-    Raises what `model_path` raises for a flag.
-    """
-    from stratadesk.settings_order import Source
-
-    try:
-        return chosen_model(decisions), None
-    except StrataDeskError as error:
-        if decisions.of("models.model").winner.source is Source.FLAG:
-            raise
-        return None, error
-
-
-def chosen_model(decisions: "Decisions") -> Path | None:
-    """Return the model that a flag or the settings name, else the guide.
-
-    None when there shall be no guide either: the user is to choose. A model that only the settings
-    name and that is gone is left to the chat, which says so and offers others.
-
-    Raises what `model_path` raises for a flag and for the guide.
-    """
-    from stratadesk.settings_order import Source
-
-    name, folders = decisions.models.model, decisions.models.folders
-    if name is None:
-        return sound_guide()
-    try:
-        return model_path(name, folders)
-    except StrataDeskError:
-        if name == GUIDE or decisions.of("models.model").winner.source is Source.FLAG:
-            raise
-        return Path(os.path.expanduser(name))
 
 
 def check_named(model: Path | None, decisions: "Decisions") -> None:

@@ -4,14 +4,18 @@ import argparse
 import io
 import sys
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stratadesk.cli.chat import max_tokens, start_model
+from stratadesk.cli.chat import max_tokens
+from stratadesk.cli.chat_start import ChatStart, chat_start
 from stratadesk.cli.guide_card import GuideCard
-from stratadesk.cli.inputs import engine_settings, sampling_settings
+from stratadesk.cli.handover_file import write_handover
 from stratadesk.cli.kernel_cache import warn_of_unkept_kernels
 from stratadesk.cli.plain_page import PlainPage
+from stratadesk.cli.start_again import start_again
 from stratadesk.cli.terminal import print_error
 from stratadesk.engine.commands import LoadModel
 from stratadesk.exit_codes import ExitCode
@@ -19,36 +23,67 @@ from stratadesk.logs import start_logging
 
 if TYPE_CHECKING:
     from stratadesk.settings_order import Decisions
+    from stratadesk.tui.handover import ChatRecord
 
 
 def chat_in_lines(arguments: argparse.Namespace, decisions: "Decisions") -> int:
     """Chat line by line with the model named, else the guide, else one chosen by its number."""
-    settings, sampling = engine_settings(arguments), sampling_settings(arguments)
+    start = chat_start(arguments, decisions)
     start_logging()
     from stratadesk.cli.plain_chat import PlainChat
     from stratadesk.engine.loop import Engine
 
     if isinstance(sys.stdin, io.TextIOWrapper) and not sys.stdin.isatty():
-        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+        lines = WholeLines(sys.stdin.fileno(), closefd=False)
+        sys.stdin = io.TextIOWrapper(lines, encoding="utf-8", errors="replace")
     with suppress(ImportError):
         import readline  # noqa: F401  (from here on `input` lets the line be edited)
     page = PlainPage(sys.stdout)
     warn_of_unkept_kernels()
-    model, trouble = start_model(decisions)
-    if trouble is not None:
+    for trouble in start.troubles:
         print_error(trouble.sentence, trouble.remedy)
-    model = model or choose_model(page, decisions)
+    model = start.model or choose_model(page, decisions)
     if model is None:
         return ExitCode.OK
     cards = GuideCard(arguments)
+    load = LoadModel(model, cards.fit(model, start.settings))
     chat = PlainChat(
         Engine(),
         page,
-        cards.sampling(model, sampling),
+        cards.sampling(model, start.sampling),
         max_tokens(decisions),
-        thinking_shown=decisions.interface.thinking == "shown",
+        thinking_shown=start.look.thinking == "shown",
+        before=start.chat,
+        hand_over=partial(hand_over, start, load),
     )
-    return chat.run(LoadModel(model, cards.fit(model, settings)))
+    code = chat.run(load)
+    return code if chat.handed_over is None else start_again(chat.handed_over)
+
+
+def hand_over(start: ChatStart, load: LoadModel, chat: "ChatRecord") -> Path:
+    """Keep the chat and what it was started with; return the file.
+
+    Raises:
+        StrataDeskError: it cannot be written.
+    """
+    from stratadesk.tui.handover import Handover
+
+    settings = replace(load.settings, machine=None)
+    return write_handover(Handover(str(load.path), settings, start.sampling, start.look, chat))
+
+
+class WholeLines(io.FileIO):
+    """A pipe of which no more is read than the line that is asked for.
+
+    What follows is for whoever reads the pipe next: the program that starts in this one's place.
+    """
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next line, or what there is of the last one, whatever `size` is."""
+        line = bytearray()
+        while not line.endswith(b"\n") and (byte := super().read(1)):
+            line += byte
+        return bytes(line)
 
 
 def choose_model(page: PlainPage, decisions: "Decisions") -> Path | None:

@@ -2,7 +2,9 @@
 
 import threading
 import time
+from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
 from stratadesk.cli.one_answer import AnsweringEngine
 from stratadesk.cli.plain_facts import PlainFacts
@@ -18,17 +20,24 @@ from stratadesk.engine.events import (
     RequestFinished,
     TextDelta,
 )
+from stratadesk.errors import StrataDeskError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.tui.conversation import Conversation
+from stratadesk.tui.figures import plural
+from stratadesk.tui.handover import ChatRecord
 
 POLL_S = 0.1
 QUIT_WINDOW_S = 2.0
 MORE = "...: "
 RELOAD = "/reload loads the model again."
 NO_MODEL = f"No model is loaded; {RELOAD}"
+START_AGAIN = "/reload starts StrataDesk again and keeps the chat."
+LOST = f"The GPU is lost; {START_AGAIN}"
+STARTED_AGAIN = "[started again] the chat is kept; it goes on with {}."
 HELP = (
     "Write a message and press Enter; a backslash at the end of a line goes on in the next.",
-    "/new starts an empty chat, /reload loads the model again, /help shows this, /quit leaves.",
+    "/new starts an empty chat, /help shows this, /quit leaves.",
+    "/reload loads the model again; with a lost GPU, it starts StrataDesk again.",
     "Ctrl+C stops the answer; twice, it leaves.",
 )
 
@@ -36,7 +45,10 @@ HELP = (
 class PlainChat:
     """Asks for lines, sends them to the engine, and writes what it says.
 
-    A thread of its own writes, so that alarms are told while a question waits.
+    A thread of its own writes, so that alarms are told while a question waits. `before` is the
+    chat of another run of the program that goes on here. `hand_over` keeps this one for the next
+    run; after `run`, `handed_over` is what it returned if the user wants the program to start once
+    more.
     """
 
     def __init__(
@@ -47,6 +59,8 @@ class PlainChat:
         limit: int = 0,
         *,
         thinking_shown: bool = True,
+        before: ChatRecord | None = None,
+        hand_over: Callable[[ChatRecord], Path],
     ) -> None:
         self._engine = engine
         self._page = page
@@ -54,14 +68,18 @@ class PlainChat:
         self._limit = limit
         self._thinking_shown = thinking_shown
         self._facts = PlainFacts()
+        self._before = before
         self._conversation = Conversation()
+        self._hand_over = hand_over
+        self.handed_over: Path | None = None
         self._request_ids = count(1)
         self._settled = threading.Event()
         self._awaited: int | None = None
         self._end: Event | None = None
         self._broken: OSError | None = None
         self._leaving = False
-        self._model_gone = False
+        self._model_gone = self._card_lost = self._chatting = False
+        self._said = dict.fromkeys(Channel, "")
         self._interrupted_at = float("-inf")
         self._listener = threading.Thread(target=self._listen, name="plain", daemon=True)
 
@@ -88,13 +106,16 @@ class PlainChat:
             self._listener.join(patience_s)
 
     def _chat(self, load: LoadModel) -> None:
-        goes_on = True
+        goes_on = self._chatting = True
+        if self._before is not None:
+            self._conversation.restore(self._before.messages)
+            self._page.line(STARTED_AGAIN.format(plural(len(self._before.messages), "message")))
         while goes_on and (text := self._message()) is not None:
             word = text.strip()
             if word.startswith("/") and word[1:].isalpha():
                 goes_on = self._obey(word, load)
             elif word and self._model_gone:
-                self._page.line(NO_MODEL)
+                self._page.line(LOST if self._card_lost else NO_MODEL)
             elif word:
                 goes_on = self._answer(text) is not None
 
@@ -109,14 +130,25 @@ class PlainChat:
             case "/new":
                 self._conversation.clear()
                 self._page.line("[new chat]")
+            case "/reload" if self._card_lost:
+                return not self._hands_over()
             case "/reload":
                 end = self._wait_for(load)
                 if isinstance(end, Failure):
                     self._model_gone = True
-                    self._page.line(RELOAD)
+                    self._page.line(LOST if self._card_lost else RELOAD)
                 return isinstance(end, ModelLoaded | Failure)
             case _:
                 self._page.line(f"There is no command {command}; /help lists them.")
+        return True
+
+    def _hands_over(self) -> bool:
+        """Keep the chat for another run of the program; its page stays as it is."""
+        try:
+            self.handed_over = self._hand_over(ChatRecord(self._conversation.messages))
+        except StrataDeskError as error:
+            self._page.line(f"[failed] {error}")
+            return False
         return True
 
     def _answer(self, text: str) -> Event | None:
@@ -126,9 +158,12 @@ class PlainChat:
             max_tokens=self._limit,
             sampling=self._sampling,
         )
+        self._said = dict.fromkeys(Channel, "")
         end = self._wait_for(request)
-        said = end if isinstance(end, RequestFinished) else None
-        self._conversation.answered(said.text if said else "", said.reasoning if said else "")
+        text, reasoning = self._said[Channel.ANSWER], self._said[Channel.THINKING]
+        if isinstance(end, RequestFinished):
+            text, reasoning = end.text, end.reasoning
+        self._conversation.answered(text, reasoning)
         return None if isinstance(end, EngineStopped) else end
 
     def _message(self) -> str | None:
@@ -197,6 +232,8 @@ class PlainChat:
     def _show(self, event: Event) -> None:
         for line in self._facts.lines(event):
             self._page.line(line)
+        if isinstance(event, TextDelta):
+            self._said[event.channel] += event.text
         match event:
             case TextDelta(channel=Channel.THINKING):
                 if self._thinking_shown:
@@ -204,11 +241,12 @@ class PlainChat:
             case TextDelta():
                 self._page.say(MODEL, event.text)
             case ModelLoaded() | EngineStopped():
-                self._model_gone = False
+                self._model_gone = self._card_lost = False
                 self._settle(event)
             case DeviceLost():
-                self._model_gone = True
-                self._page.line(RELOAD)
+                self._model_gone = self._card_lost = True
+                if self._chatting:
+                    self._page.line(START_AGAIN)
             case RequestFinished() | Failure() if event.request_id == self._awaited:
                 self._settle(event)
 

@@ -8,6 +8,9 @@ import sys
 from contextlib import suppress
 from typing import TextIO
 
+AGAIN = ("Load the model again", "Start StrataDesk again")
+"""What remedies tell those to do who are in the chat."""
+
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 
 
@@ -59,8 +62,12 @@ def has_working_folder() -> bool:
 def print_error(sentence: str, remedy: str = "") -> None:
     """Print an error as every command does.
 
-    Where standard error is closed or full, the exit code alone has to tell.
+    Whoever reads it is at the shell: there, running the command again is what loads a model again
+    and starts the program again. Where standard error is closed or full, the exit code alone has
+    to tell.
     """
+    for words in AGAIN:
+        remedy = remedy.replace(words, "Run the command again")
     with suppress(OSError):
         print(f"stratadesk: {sentence} {remedy}".rstrip(), file=sys.stderr)
 

@@ -112,7 +112,7 @@ class PowerSample:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLost:
-    """The card does not answer any more: nothing computes until a model is loaded again.
+    """The card does not answer any more: nothing computes on it until the program starts again.
 
     `why` is one sentence. The host backend has no card to lose.
     """

@@ -14,6 +14,7 @@ from stratadesk.engine.vram.costs import Reading as CostReading
 from stratadesk.engine.vram.requests import DECODE, RequestPlan
 from stratadesk.errors import DeviceLostError, UsageError
 from stratadesk.kernels.cuda.device import translated
+from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.kernels.cuda.ops import MOST_TOKENS
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class CudaModel:
         self._graphs: dict[tuple[int, Head] | str, Any] = {}
         self.state = CudaState()
         self._writing = False
+        LOSS.watch(self)
 
     def new_state(self) -> CudaState:
         """Return a state that holds no token, in place of any before."""
@@ -140,7 +142,8 @@ class CudaModel:
 
     def close(self) -> None:
         """Give the card's memory and the mapped file back; the model must not be used after."""
-        self._graphs.clear()
+        if not LOSS.why:
+            self._graphs.clear()
         with ExitStack() as undo:
             undo.callback(self.gguf.close)
             undo.callback(self._contents.release)

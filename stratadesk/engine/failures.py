@@ -1,4 +1,4 @@
-"""From any exception to the three parts that a screen shows: title, sentence, remedy."""
+"""From any exception to the three parts that a screen shows, title, sentence, remedy, and back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from stratadesk.engine.commands import Generate, LoadModel
 from stratadesk.engine.events import Failure
 from stratadesk.engine.memory_probe import sample_memory
 from stratadesk.errors import MemoryShortageError, StrataDeskError, TemplateError
+from stratadesk.exit_codes import ExitCode
 from stratadesk.units import mib
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ def failure_of(
         offers_chatml=isinstance(error, TemplateError) and _chatml_would_help(request, runtime),
         loading=isinstance(job, LoadModel),
     )
+
+
+def error_of(failure: Failure) -> StrataDeskError:
+    """Return an error that says what `failure` says and ends a command with its code."""
+    error = StrataDeskError(failure.sentence, failure.remedy)
+    error.exit_code = ExitCode(failure.exit_code)
+    return error
 
 
 def _chatml_would_help(job: Generate | None, runtime: Runtime | None) -> bool:

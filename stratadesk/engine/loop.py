@@ -63,7 +63,8 @@ class Engine:
     A failure of any job becomes a `Failure` event, and the engine goes on: with the model it
     had, or without one when loading failed. An answer that failed takes what the model had read
     with it, so that nothing half-computed is ever reused. A card that is lost takes its model
-    with it: `DeviceLost` says so, and a `LoadModel` brings both back.
+    with it: `DeviceLost` says so. What is loaded onto that card afterwards fails in the same way;
+    only another process can use it.
 
     Every `PhaseChanged` comes from here. A `MemorySample` comes once a second, as far as a step
     lets it, a `PowerSample` when power has changed. The last event is `EngineStopped`.
@@ -256,7 +257,7 @@ class Engine:
     def _tell_failure(self, error: Exception, doing: str, job: Generate | LoadModel | None) -> None:
         self._phases.enter(Phase.FAILED)
         failure = failure_of(error, doing, job, self._runtime)
-        lost = isinstance(error, DeviceLostError) and self._runtime is not None
+        lost = isinstance(error, DeviceLostError)
         if lost:
             self.events.put(DeviceLost(self._clock(), failure.sentence))
             self._give_up_model()

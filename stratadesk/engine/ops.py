@@ -56,6 +56,16 @@ class Ops(LatentOps, StreamOps, BlockOps, Protocol):
         `parts` are one fused weight [N, 2F, E] or gate and up [N, F, E], then down [N, E, F].
         """
 
+    def beside(self) -> AbstractContextManager[None]:
+        """What is computed in a `with` block may run beside all that follows, up to `meet`.
+
+        It needs only what was there before the block, and nothing reads it before `meet`; neither
+        ends the scope that both are in.
+        """
+
+    def meet(self) -> None:
+        """Let what follows come behind the last `beside` block."""
+
     def scope(self) -> AbstractContextManager[None]:
         """Give back, at the end of a `with` block, the memory of tensors made inside it."""
 

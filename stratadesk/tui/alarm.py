@@ -83,7 +83,7 @@ def _gpu_lost(why: str) -> Alarm:
         (
             safe_line(why),
             "The chat and what was answered so far are kept.",
-            f"{again} loads the model again; nothing is computed until then.",
+            f"{again} starts StrataDesk again; nothing is computed until then.",
         ),
         Urgency.URGENT,
     )

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,11 +18,14 @@ from textual.widgets import TextArea
 
 from stratadesk.engine.commands import Command, EngineSettings, LoadModel, SamplingSettings
 from stratadesk.engine.events import Failure
+from stratadesk.engine.failures import failure_of
+from stratadesk.errors import StrataDeskError
 from stratadesk.keys import find_key
 from stratadesk.tui.ascii_filter import AsciiFilter
 from stratadesk.tui.bindings import bind
 from stratadesk.tui.bridge import Bridge
 from stratadesk.tui.exit_status import ExitStatus
+from stratadesk.tui.handover import HandOver, Handover
 from stratadesk.tui.keeper import Keeper
 from stratadesk.tui.live_control import LiveControl
 from stratadesk.tui.messages import EngineWoke, TellEngine
@@ -46,7 +50,8 @@ class StrataDeskApp(App[None]):
 
     Without `model` the models that `discover` finds are offered. `max_tokens` bounds each
     answer, 0 meaning the context's end. After `run`, `failed_with` tells what ended the app if
-    it was not the user; nothing is printed about it.
+    it was not the user; nothing is printed about it. `handed_over` is set when the user wants the
+    program to start once more, to what `hand_over` returned.
     """
 
     TITLE = "StrataDesk"
@@ -79,7 +84,9 @@ class StrataDeskApp(App[None]):
         self._engine = engine
         self._model = model
         self._discover = discover
+        self._options = options
         self._cards = options.cards
+        self.handed_over: Path | None = None
         self._keeper = Keeper(options.remember, self.set_timer)
         self._sampling = sampling
         self._start_theme = self._known_theme = options.look.theme
@@ -134,6 +141,8 @@ class StrataDeskApp(App[None]):
         self.theme_changed_signal.subscribe(self, self._theme_changed)
         on_termination(lambda code: self.exit(return_code=code))
         await self.push_screen(self._chat_screen)
+        if self._options.chat is not None:
+            await self._chat_screen.chat.restore(self._options.chat)
         self._engine.start()
         self._bridge.open()
         if self._model is None:
@@ -178,8 +187,11 @@ class StrataDeskApp(App[None]):
         """Turn the reserve up, or down when `steps` is negative."""
         self._control.turn_reserve(self._chat_screen.state, steps)
 
-    def action_reload(self) -> None:
-        """Load the model again, with what was chosen."""
+    async def action_reload(self) -> None:
+        """Load the model again, with what was chosen; a card that is lost needs a new process."""
+        if self._chat_screen.state.lost is not None and self._options.hand_over is not None:
+            await self._start_again(self._options.hand_over)
+            return
         if self._model is None:
             self._say("There is no model to load again.")
             return
@@ -266,6 +278,23 @@ class StrataDeskApp(App[None]):
         self._chat_screen.chat.sampling = self._cards.sampling(model, self._sampling)
         self._control.fit(lambda settings: self._cards.fit(model, settings))
         self._tell(LoadModel(model, self._control.settle()))
+
+    async def _start_again(self, hand_over: HandOver) -> None:
+        """Hand the chat over and leave; stay where it cannot be kept."""
+        everything = Handover(
+            None if self._model is None else str(self._model),
+            replace(self._control.settle(), machine=None),
+            self._sampling,
+            self._chat_screen.look_with(self.theme),
+            self._chat_screen.chat.record(),
+        )
+        try:
+            self.handed_over = hand_over(everything)
+        except StrataDeskError as error:
+            log.warning("the chat was not handed over: %s", error)
+            await self._chat_screen.chat.apply(failure_of(error, "Starting again", None, None))
+        else:
+            self.exit()
 
     def _show_change(self) -> None:
         self._chat_screen.show_change()

@@ -38,6 +38,10 @@ class Conversation:
         self._messages += [question, Message("assistant", text, reasoning)]
         return True
 
+    def restore(self, messages: tuple[Message, ...]) -> None:
+        """Hold these finished exchanges in place of all before."""
+        self._messages, self._question = list(messages), None
+
     def clear(self) -> None:
         """Forget everything."""
         self._messages.clear()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from stratadesk.settings_schema import InterfaceSettings
+from stratadesk.tui.handover import ChatRecord, HandOver
 from stratadesk.tui.ports import Cards, Foresee, OneCard, Remember, foresee_nothing, forget
 
 
@@ -13,6 +14,8 @@ class AppOptions:
     `remember` keeps a setting for the next start, `foresee` tells what a reload with other
     settings would give, `look` is how the screen starts, `fixed` names the settings that were
     given for this run, by a flag or the environment. `cards` fits the settings to each model.
+    `hand_over` keeps everything for a program that starts in the place of this one; without it a
+    load after a loss of the card fails. `chat` is what was handed over to this one.
     """
 
     remember: Remember = forget
@@ -20,6 +23,8 @@ class AppOptions:
     look: InterfaceSettings = field(default_factory=InterfaceSettings)
     fixed: frozenset[str] = frozenset()
     cards: Cards = field(default_factory=OneCard)
+    hand_over: HandOver | None = None
+    chat: ChatRecord | None = None
 
 
 USUAL = AppOptions()

@@ -22,12 +22,11 @@ from stratadesk.engine.logits import compute_logits
 from stratadesk.engine.protocols import tell_nobody
 from stratadesk.engine.sampler import Sampler
 from stratadesk.errors import MemoryShortageError
-from stratadesk.kernels.cuda import loss
 from stratadesk.kernels.cuda import ops as cuda_ops
 from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.kernels.cuda.tensors import LINE
 from tests.gpu.fences import Fenced, broken, fenced
-from tests.gpu.losing import lose_and_load_again, on_card
+from tests.gpu.losing import lose_for_good, on_card, tokens_in_peace
 from tests.gpu.writing import TOKENS, sampled, stop_everywhere, written
 from tests.kernels.cuda.emulation.bench import EmulatedOps, emulated_device
 from tests.kernels.cuda.emulation.kernels import COMPILER, EmulatedKernels
@@ -189,27 +188,24 @@ def test_penalties_are_the_hosts(tmp_path: Path) -> None:
     model.close()
 
 
-def test_a_lost_card_leaves_the_chat_and_comes_back_with_the_next_load(
+def test_a_lost_card_stays_lost_to_the_process_and_the_host_computes(
     tmp_path: Path, device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LOSS, "happened", False)
+    monkeypatch.setattr(LOSS, "why", "")
 
     def lose(_model: Any) -> None:
         device.stream.failing = LAUNCH_FAILURE
 
     def opened() -> Any:
-        LOSS.bring_back(0)
+        LOSS.check()
         return device
 
-    def reset(_index: int) -> str:
-        device.stream.failing = 0
-        return ""
-
-    monkeypatch.setattr(loss, "_reset", reset)
     monkeypatch.setattr(cuda_loading, "open_device", opened)
-    settings = on_card(kv_format=KvFormat.F32)
-    lose_and_load_again(tiny("qwen3", tmp_path), settings, lose, lambda _: 0)
-    assert not LOSS.happened
+    path, settings = tiny("qwen3", tmp_path), on_card(kv_format=KvFormat.F32)
+    wanted = lose_for_good(path, settings, lose)
+    monkeypatch.setattr(LOSS, "why", "")
+    device.stream.failing = 0
+    assert tokens_in_peace(path, settings) == wanted
 
 
 def test_each_piece_that_is_copied_is_told_and_may_be_the_last(tmp_path: Path) -> None:

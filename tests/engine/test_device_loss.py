@@ -11,7 +11,7 @@ from tests.engine.harness import MODEL, ask, desk, empty_desk, of_type, phases, 
 LOST = DeviceLostError("The graphics card stopped answering while computing: launch failure.")
 
 
-def test_a_card_lost_while_writing_keeps_the_text_and_is_back_after_loading_again() -> None:
+def test_a_card_lost_while_writing_keeps_the_text_and_another_can_be_loaded_onto() -> None:
     with desk() as d:
         ids = d.will_say("hello hello")
         d.model.failures = {len(ids) // 2 + 1: LOST}
@@ -22,7 +22,7 @@ def test_a_card_lost_while_writing_keeps_the_text_and_is_back_after_loading_agai
         failure = of_type(events, Failure)[0]
         assert (failure.request_id, failure.title) == (1, "GPU lost")
         assert failure.exit_code == ExitCode.NO_GPU
-        assert failure.remedy == "Load the model again."
+        assert failure.remedy == "Start StrataDesk again."
         assert said(events)
         assert events.index(of_type(events, TextDelta)[0]) < events.index(failure)
         assert phases(events)[-2:] == [Phase.FAILED, Phase.EMPTY]
@@ -90,12 +90,13 @@ def test_a_card_is_not_asked_while_the_clock_runs_as_usual() -> None:
         assert d.model.checks == 1
 
 
-def test_a_loss_while_loading_is_a_failed_load() -> None:
+def test_a_loss_while_loading_is_told_and_a_failed_load() -> None:
     with empty_desk() as d:
         d.load_failure = LOST
         events = d.run(LoadModel(MODEL))
-        assert not of_type(events, DeviceLost)
+        assert of_type(events, DeviceLost)[0].why == LOST.sentence
         assert of_type(events, Failure)[0].loading
+        assert phases(events) == [Phase.LOADING, Phase.FAILED, Phase.EMPTY]
         d.load_failure = None
         assert phases(d.load()) == [Phase.LOADING, Phase.READY]
 

@@ -12,6 +12,7 @@ from stratadesk.engine.commands import SamplingSettings
 from stratadesk.kernels.cuda.programs import Program
 from stratadesk.kernels.router_spec import RouterScore
 from tests.conftest import DATA_DIR, golden_folder
+from tests.gpu import test_delta as delta
 from tests.gpu import test_joined as joined
 from tests.gpu import test_ops as ops
 from tests.gpu import test_rows as rows
@@ -81,8 +82,32 @@ def _convolution(bench: Bench) -> None:
     ops.test_the_convolution_over_several_steps(bench)
 
 
+def _delta_net(bench: Bench) -> None:
+    delta.test_a_delta_net_is_one_kernel(bench, delta.SHAPES[2])
+
+
+def _sigmoid_net(bench: Bench) -> None:
+    delta.test_a_delta_net_is_one_kernel(bench, delta.SHAPES[1])
+
+
+def _long_convolution(bench: Bench) -> None:
+    delta.test_a_delta_net_is_one_kernel(bench, delta.SHAPES[3])
+
+
+def _fixed_norm(bench: Bench) -> None:
+    delta.test_a_product_reads_the_norm_in_fixed_point(bench)
+
+
+def _uncommitted(bench: Bench) -> None:
+    delta.test_a_step_that_is_not_committed_has_changed_nothing(bench)
+
+
 def _softmax_router(bench: Bench) -> None:
     ops.test_routing(bench, RouterScore.SOFTMAX, 16, 4, biased=False)
+
+
+def _wide_router(bench: Bench) -> None:
+    ops.test_routing(bench, RouterScore.SIGMOID, 256, 8, biased=False)
 
 
 def _late_softmax(bench: Bench) -> None:
@@ -99,11 +124,22 @@ MUTATIONS = (
     Mutation("weights.cu", "sigmoid(gate[all", "sigmoid(-gate[all", _gated_sum),
     Mutation("vectors.cu", "/ float(width) + eps", "/ float(width + 1) + eps", _norm),
     Mutation("vectors.cu", "double(*start + t) *", "float(*start + t) * (float)", _rotation),
-    Mutation("attention.cu", "expf(largest[k] - top)", "expf(0.5f * (largest[k] - top))", _attention),
+    Mutation("attention.cu", "expf(largest[k] - top)", "expf(top - largest[k])", _attention),
     Mutation("delta_net.cu", "logf(1.0f + expf(x))", "expf(x)", _gates),
-    Mutation("delta_net.cu", "q_squares, scratch) + eps", "k_squares, scratch) + eps", _delta_rule),
+    Mutation("delta_net.cu", "sqrtf(q_squares + eps)", "sqrtf(k_squares + eps)", _delta_rule),
     Mutation("delta_net.cu", "j < taps) total", "j + 1 < taps) total", _convolution),
-    Mutation("router.cu", "&& other < expert", "&& other > expert", _softmax_router),
-    Mutation("router.cu", "sum += kept[k]", "sum = kept[k]", _late_softmax),
+    Mutation("delta_net.cu", "fmaf(weight[j], rows", "fmaf(weight[0], rows", _long_convolution),
+    Mutation("delta_net.cu", "each, each, squares", "each, value, squares", _delta_net),
+    Mutation("delta_net.cu", "by_sigmoid ? sigmoid(z)", "by_sigmoid ? silu(z)", _sigmoid_net),
+    Mutation("delta_net.cu", "rows.at[tokens + j]", "rows.at[tokens - 1 + j]", _delta_net),
+    Mutation("delta_net.cu", "quarter == 2 || named >= 0 ?", "quarter == 2 ?", _delta_net),
+    Mutation("delta_net.cu", "named < 0 ? ~named", "named < 0 ? 0", _sigmoid_net),
+    Mutation("delta_net.cu", "fmaf(key_queries[t], delta,", "fmaf(0.999f, delta,", _delta_net),
+    Mutation("delta_net.cu", "fixed_row_bytes(columns), col", "0, col", _fixed_norm),
+    Mutation("delta_net.cu", "memory_at + (1 - *side)", "memory_at + *side", _uncommitted),
+    Mutation("router.cu", "own, k < lane / 4", "own, k > lane / 4", _softmax_router),
+    Mutation("router.cu", "own, other < warp", "own, other > warp", _wide_router),
+    Mutation("router.cu", "&& other < lane", "&& other > lane", _softmax_router),
+    Mutation("router.cu", "sum += __shfl", "sum = __shfl", _late_softmax),
     Mutation("sampling.cu", "sum < wishes->top_p * total", "sum < total", _draws),
 )

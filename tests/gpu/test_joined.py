@@ -128,15 +128,23 @@ def test_experts(
             down,
         )
     layer = bench.ops.expert_layer(0, parts)
+    one_more, m = quantized(bench, rng, width, width)
+    gates = random(rng, tokens, 1)
+    gate = bench.tensor(gates)
     logits = random(rng, tokens, count)
     chosen = bench.ops.route(bench.tensor(logits), RouterSpec(used))
     residual = random(rng, tokens, width)
     target = bench.tensor(residual)
-    bench.ops.add(target, bench.ops.experts(layer, x, chosen))
+    with bench.ops.beside():
+        beside = bench.ops.linear(one_more, x)
+    out = bench.ops.experts(layer, x, chosen)
+    bench.ops.meet()
+    bench.ops.add_gated(out, beside, gate)
+    bench.ops.add(target, out)
     result = bench.ops.download(target)
     experts = bench.ops.download(chosen.experts).view(np.int32)
     weights = bench.ops.download(chosen.weights).astype(np.float64)
-    total = residual.astype(np.float64)
+    total = residual + (wanted @ m.T) / (1 + np.exp(-gates.astype(np.float64)))
     for t in range(tokens):
         for k, expert in enumerate(experts[t]):
             g, u = gu[expert, :inner], gu[expert, inner:]

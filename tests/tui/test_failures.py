@@ -187,7 +187,7 @@ async def test_a_card_lost_while_loading_names_the_key_that_loads_again() -> Non
             failure_of(lost, "Loading a.gguf", LoadModel(script.MODEL), None),
             script.phase(Phase.EMPTY),
         )
-        await wait_for_text(pilot, "F8 loads the model again.")
+        await wait_for_text(pilot, "F8 starts StrataDesk again and keeps the chat.")
         before = len(engine.commands)
         await pilot.press("f8")
         await wait_until(pilot, lambda: len(engine.commands) > before, "a second load")

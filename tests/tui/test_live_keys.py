@@ -349,7 +349,7 @@ async def test_a_lost_gpu_keeps_the_answer_and_f8_loads_again() -> None:
         assert "✗ GPU lost" in text_of(app)
         assert not app.chat_screen.chat.busy
         await pilot.press("a", "enter")
-        await wait_for_text(pilot, "F8 loads the model again.")
+        await wait_for_text(pilot, "F8 starts StrataDesk again and keeps the chat.")
         assert len(engine.requests) == 1
         before = len(commands(engine, LoadModel))
         await pilot.press("f8")

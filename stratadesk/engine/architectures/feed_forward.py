@@ -105,9 +105,12 @@ class SharedExpertMixture(MixtureOfExperts):
 
     def __call__(self, ops: Ops, h: Tensor) -> Tensor:
         """[T, E] → [T, E]."""
+        with ops.beside():
+            shared = self.shared(ops, h)
         logits, gate = self.router(ops, h), ops.linear(self.shared_gate, h)
         out = self._routed(ops, h, logits)
-        ops.add_gated(out, self.shared(ops, h), gate)
+        ops.meet()
+        ops.add_gated(out, shared, gate)
         return out
 
 

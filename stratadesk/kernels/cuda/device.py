@@ -14,6 +14,9 @@ from stratadesk.kernels.cuda.compiler import OLDEST, compiler_version
 from stratadesk.kernels.cuda.loss import FATAL, LOSS
 from stratadesk.units import format_bytes
 
+OVERLAPPING, OVERLAPPING_DRIVER = 90, 12_030
+"""Compute capability, and CUDA version of the driver, that start a graph's kernels early."""
+
 OLDEST_DRIVER = 12_000
 """CUDA 12.0: what the driver must support, since the runtime is that of CUDA 12."""
 
@@ -28,7 +31,8 @@ BUSY = 46
 class Device:
     """The card in use. `total` is its memory in bytes, `arch` such as "sm_89".
 
-    `pci_bus_id` is such as "0000:01:00.0", None where it is not known.
+    `pci_bus_id` is such as "0000:01:00.0", None where it is not known. `side` is a second stream,
+    for what may be computed beside the first one's work; without it all is done on `stream`.
     """
 
     index: int
@@ -38,6 +42,9 @@ class Device:
     multiprocessors: int
     stream: Any
     pci_bus_id: str | None = None
+    side: Any = None
+    overlaps: bool = False
+    """Whether a kernel can be started before the one in front of it has ended."""
 
     def free(self) -> int:
         """Bytes that CUDA says are free for this process."""
@@ -106,12 +113,6 @@ def open_device(index: int = 0) -> Device:
         ) from None
     compiler_version()
     driver = _driver_version()
-    if driver < OLDEST_DRIVER:
-        raise DeviceError(
-            f"The NVIDIA driver supports CUDA {driver // 1000}.{driver % 1000 // 10}, and 12.0 is "
-            "needed.",
-            "Update the driver (525 or newer), or use --device host.",
-        )
     LOSS.stay_quiet()
     try:
         count = runtime.getDeviceCount()
@@ -129,7 +130,7 @@ def open_device(index: int = 0) -> Device:
         facts = runtime.getDeviceProperties(index)
         runtime.free(0)  # makes the context: a busy card refuses here
         bus_id = runtime.deviceGetPCIBusId(index)
-        stream = cupy.cuda.Stream(non_blocking=True)
+        stream, side = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
     cupy.cuda.set_allocator(_refuse)
     capability = facts["major"] * 10 + facts["minor"]
     name = facts["name"].decode(errors="replace")
@@ -146,6 +147,8 @@ def open_device(index: int = 0) -> Device:
         int(facts["multiProcessorCount"]),
         stream,
         bus_id,
+        side,
+        overlaps=capability >= OVERLAPPING and driver >= OVERLAPPING_DRIVER,
     )
 
 
@@ -153,7 +156,7 @@ def _driver_version() -> int:
     """The newest CUDA that the driver supports, such as 12040.
 
     Raises:
-        DeviceError: when there is no driver.
+        DeviceError: when there is no driver, or one for an older CUDA than is needed.
     """
     from cupy.cuda import runtime
 
@@ -162,6 +165,12 @@ def _driver_version() -> int:
     if not version:
         raise DeviceError(
             "There is no NVIDIA driver on this machine.", "Install it, or use --device host."
+        )
+    if version < OLDEST_DRIVER:
+        raise DeviceError(
+            f"The NVIDIA driver supports CUDA {version // 1000}.{version % 1000 // 10}, and 12.0 "
+            "is needed.",
+            "Update the driver (525 or newer), or use --device host.",
         )
     return version
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stratadesk.errors import DeviceError, DeviceLostError, MemoryShortageError
-from stratadesk.kernels.cuda.device import Device, error_for, translated
+from stratadesk.kernels.cuda.bindings import checked, driver_functions
+from stratadesk.kernels.cuda.device import Device, translated
 from stratadesk.units import format_bytes
 
 POISON = 0xFF
@@ -56,9 +57,9 @@ class CudaMemory:
         """
         if not self._ranges:
             raise DeviceError("Address ranges are switched off.")
-        driver = _bindings()
+        driver = driver_functions()
         size = -(-n_bytes // self.block_bytes) * self.block_bytes
-        granularity = _checked(
+        granularity = checked(
             driver.cuMemGetAllocationGranularity(
                 self._properties(driver),
                 driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM,
@@ -71,7 +72,7 @@ class CudaMemory:
                 f"card's {format_bytes(granularity)}."
             )
         self.address = int(
-            _checked(driver.cuMemAddressReserve(size, 0, 0, 0), "reserving addresses")
+            checked(driver.cuMemAddressReserve(size, 0, 0, 0), "reserving addresses")
         )
         self._reserved = size
 
@@ -100,8 +101,8 @@ class CudaMemory:
         """
         if index in self._handles or not 0 <= index < self._reserved // self.block_bytes:
             raise ValueError(f"block {index} cannot be mapped")
-        driver, size = _bindings(), self.block_bytes
-        handle = _checked(
+        driver, size = driver_functions(), self.block_bytes
+        handle = checked(
             driver.cuMemCreate(size, self._properties(driver, on_host=on_host), 0),
             f"allocating {format_bytes(size)}",
         )
@@ -152,8 +153,8 @@ class CudaMemory:
         for index in sorted(self._handles):
             self._unmap(index)
         if self._reserved:
-            driver = _bindings()
-            _checked(driver.cuMemAddressFree(self.address, self._reserved), "freeing addresses")
+            driver = driver_functions()
+            checked(driver.cuMemAddressFree(self.address, self._reserved), "freeing addresses")
             self._reserved = self.address = 0
 
     def _release_plain(self) -> None:
@@ -169,15 +170,15 @@ class CudaMemory:
             self._device.stream.synchronize()
 
     def _unmap(self, index: int) -> None:
-        driver, size = _bindings(), self.block_bytes
-        _checked(driver.cuMemUnmap(self.address + index * size, size), "unmapping a block")
-        _checked(driver.cuMemRelease(self._handles.pop(index)), "releasing a block")
+        driver, size = driver_functions(), self.block_bytes
+        checked(driver.cuMemUnmap(self.address + index * size, size), "unmapping a block")
+        checked(driver.cuMemRelease(self._handles.pop(index)), "releasing a block")
 
     def _map(self, driver: Any, address: int, handle: Any) -> None:
         """Map `handle` at `address` and make it readable; on failure nothing is left of it."""
         size = self.block_bytes
         try:
-            _checked(driver.cuMemMap(address, size, 0, handle, 0), "mapping a block")
+            checked(driver.cuMemMap(address, size, 0, handle, 0), "mapping a block")
         except (DeviceError, MemoryShortageError):
             driver.cuMemRelease(handle)
             raise
@@ -185,7 +186,7 @@ class CudaMemory:
         access.location = self._properties(driver).location
         access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
         try:
-            _checked(driver.cuMemSetAccess(address, size, [access], 1), "opening a block")
+            checked(driver.cuMemSetAccess(address, size, [access], 1), "opening a block")
         except (DeviceError, MemoryShortageError):
             driver.cuMemUnmap(address, size)
             driver.cuMemRelease(handle)
@@ -213,20 +214,3 @@ class _Range:
     def __init__(self, start: int, end: int) -> None:
         self.start = start
         self.end = end
-
-
-def _bindings() -> Any:
-    """CUDA's driver functions; DeviceError when cuda-bindings is not installed."""
-    try:
-        from cuda.bindings import driver
-    except ImportError as missing:
-        raise DeviceError(f"cuda-bindings is not installed ({missing}).") from None
-    return driver
-
-
-def _checked(result: tuple[Any, ...], doing: str) -> Any:
-    """The value of a driver call; raises what `translated` does."""
-    status, *values = result
-    if int(status):
-        raise error_for(int(status), doing, str(status.name))
-    return values[0] if values else None

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from stratadesk.kernels.cuda import programs
 from stratadesk.kernels.cuda.ops_base import WARP
+from stratadesk.kernels.cuda.ops_delta import DeltaOps
 from stratadesk.kernels.cuda.ops_mixers import DeviceRope, MixerOps
 from stratadesk.kernels.cuda.ops_products import MOST_TOKENS, DeviceExperts, ProductOps
 from stratadesk.kernels.cuda.ops_sampling import SamplingOps
@@ -17,11 +18,14 @@ from stratadesk.kernels.cuda.tensors import DeviceTensor
 
 __all__ = ["MOST_TOKENS", "SUPPORTED", "CudaOps", "DeviceExperts", "DeviceRope"]
 
+WIDE = 4 * WARP
+"""Values that a warp takes at once where it takes four a lane."""
+
 SUPPORTED = ("qwen35moe", "qwen3moe", "qwen3")
 """Architectures whose operations are all here."""
 
 
-class CudaOps(ProductOps, MixerOps, SamplingOps):
+class CudaOps(ProductOps, MixerOps, DeltaOps, SamplingOps):
     """Operations on device tensors; see `stratadesk.engine.ops.Ops` for each one's meaning."""
 
     def rms_norm(self, x: DeviceTensor, weight: DeviceTensor, eps: float) -> DeviceTensor:
@@ -32,19 +36,25 @@ class CudaOps(ProductOps, MixerOps, SamplingOps):
         self, x: DeviceTensor, gate: DeviceTensor, weight: DeviceTensor, eps: float
     ) -> DeviceTensor:
         """rms_norm(x) · silu(gate) over the last axis; same shapes."""
-        return self._norm(x, weight, gate, eps, 1)
+        joined = self._joins_delta_rule(x, gate, weight, eps, by_sigmoid=False)
+        return joined or self._norm(x, weight, gate, eps, 1)
 
     def rms_norm_sigmoid_gate(
         self, x: DeviceTensor, gate: DeviceTensor, weight: DeviceTensor, eps: float
     ) -> DeviceTensor:
         """rms_norm(x) · sigmoid(gate) over the last axis; same shapes."""
-        return self._norm(x, weight, gate, eps, 2)
+        joined = self._joins_delta_rule(x, gate, weight, eps, by_sigmoid=True)
+        return joined or self._norm(x, weight, gate, eps, 2)
 
     def _norm(
         self, x: DeviceTensor, weight: DeviceTensor, gate: DeviceTensor | int, eps: float, kind: int
     ) -> DeviceTensor:
         width = weight.size
         out = self.workspace.tensor_and_fixed(*x.shape)
+        if not kind and x.shape[0] * width == x.size and width % WIDE == 0 and width <= 64 * WIDE:
+            form, given = ((x.shape[0],), min(1_024, width // 4)), (x, weight, out, out.fixed)
+            self._launch(programs.VECTORS, "rms_norm_wide", *form, *given, width, float(eps))
+            return out
         if width % WARP:
             out = DeviceTensor(out.address, out.shape)
         threads = min(1_024, -(-width // WARP) * WARP)
@@ -103,7 +113,7 @@ class CudaOps(ProductOps, MixerOps, SamplingOps):
 
     def add_gated(self, x: DeviceTensor, y: DeviceTensor, gate: DeviceTensor) -> None:
         """x += y · sigmoid(gate), gate [T, 1]; y is not defined afterwards, as in `add`."""
-        if self._joins_product(x, y, gate):
+        if self._joins_product(x, y, gate) or self._joins_experts(x, y, gate):
             return
         self._each(programs.VECTORS, "add_gated", x.size, x, y, gate, x.shape[-1])
 

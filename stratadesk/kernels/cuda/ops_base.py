@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from stratadesk.kernels.cuda.bindings import launch_early
 from stratadesk.kernels.cuda.cubins import Kernels
 from stratadesk.kernels.cuda.device import Device, translated
 from stratadesk.kernels.cuda.programs import Program
@@ -42,6 +43,7 @@ class OpsBase:
         """Whether only places are given out: nothing is launched or copied."""
         self.launches = 0
         self._waiting: Waiting | None = None
+        self._stream = device.stream
         self._kernels = kernels
         self._constants: dict[bytes, DeviceTensor] = {}
 
@@ -50,6 +52,30 @@ class OpsBase:
         """Give back at its end what was made inside it."""
         with self.workspace.scope():
             yield
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Launch on the card's second stream what is computed in the block."""
+        self.flush()
+        if self.dry or self.device.side is None:
+            yield
+            self.flush()
+            return
+        with translated("starting kernels side by side"):
+            self.device.side.wait_event(self.device.stream.record())
+        self._stream = self.device.side
+        try:
+            yield
+            self.flush()
+        finally:
+            self._stream = self.device.stream
+
+    def meet(self) -> None:
+        """Let what is launched from here on wait for the last block of `beside`."""
+        if self.dry or self.device.side is None:
+            return
+        with translated("joining kernels that ran side by side"):
+            self.device.stream.wait_event(self.device.side.record())
 
     def constant(self, values: npt.NDArray[Any]) -> DeviceTensor:
         """Values of 4-byte units, kept in `resident`; equal ones once. Waits for the copy."""
@@ -122,14 +148,12 @@ class OpsBase:
         if self.dry:
             return
         self.launches += 1
-        function = self._kernels(program, name)
+        function, values = self._kernels(program, name), tuple(map(_argument, arguments))
+        if self.device.overlaps and program.overlaps:
+            launch_early(function.ptr, grid, threads, values, self._stream.ptr)
+            return
         with translated(f"starting the kernel {name}"):
-            function(
-                grid,
-                (threads,),
-                tuple(map(_argument, arguments)),
-                stream=self.device.stream,
-            )
+            function(grid, (threads,), values, stream=self._stream)
 
 
 def _argument(value: Any) -> Any:

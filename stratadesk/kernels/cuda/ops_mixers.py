@@ -1,23 +1,23 @@
-"""CUDA operations that mix tokens: attention over a KV cache, and the gated delta net."""
+"""CUDA operations of attention over a KV cache."""
 
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from stratadesk.errors import UnsupportedModelError
 from stratadesk.kernels.cuda import programs
 from stratadesk.kernels.cuda.ops_base import THREADS, WARP, OpsBase, blocks
 from stratadesk.kernels.cuda.programs import Program
-from stratadesk.kernels.cuda.states import CudaDeltaState, CudaKvCache
+from stratadesk.kernels.cuda.states import CudaKvCache
 from stratadesk.kernels.cuda.tensors import DeviceTensor
 from stratadesk.kernels.heads_form import HeadsForm
 
-HEADS_AT_ONCE, SPLIT_GROUPS = 8, 4
-"""Query heads that a block of the attention kernel takes; groups of threads that join spans."""
+HEADS_AT_ONCE = 8
+"""Query heads that a block of the attention kernel takes."""
 
-HEAD_SIZES, DELTA_SIZES = (64, 128, 256), (32, 64, 128)
+SPLIT_GROUPS, JOINED = 8, 32
+"""Threads for each place where spans are joined, and places of a block."""
+
+HEAD_SIZES = (64, 128, 256)
 """What kernels are made for."""
 
 
@@ -50,8 +50,8 @@ class _Combination:
         self.ops._launch(
             self.program,
             "combine",
-            (self.heads, tokens),
-            SPLIT_GROUPS * size,
+            (self.heads, tokens, size // JOINED),
+            SPLIT_GROUPS * JOINED,
             *(self.sums, self.maxima, self.sinks or 0, self.gate or 0, self.ops.step.position),
             *(self.out, self.out.fixed, self.cache.splits, size, self.window),
         )
@@ -96,24 +96,8 @@ class _Heads:
         )
 
 
-@dataclass(slots=True)
-class _Gates:
-    """Gates of a delta net that are still raw."""
-
-    ops: "MixerOps"
-    beta: DeviceTensor
-    alpha: DeviceTensor
-    dt: DeviceTensor
-    a: DeviceTensor
-
-    def launch(self) -> None:
-        """Make rate and decay of them."""
-        raw = (self.beta, self.alpha, self.dt, self.a, self.dt.size)
-        self.ops._each(programs.DELTA_NET, "delta_gates", self.beta.size, *raw)
-
-
 class MixerOps(OpsBase):
-    """What a layer keeps between steps, and what is computed with it."""
+    """KV caches, and what is computed with them."""
 
     def kv_cache(self, format_name: str, context: int, heads: int, size: int) -> CudaKvCache:
         """An undefined KV cache of one layer for `context` tokens.
@@ -161,7 +145,7 @@ class MixerOps(OpsBase):
         """
         tokens, heads, size = q.shape
         program, position = programs.attention(cache.format_name), self.step.position
-        self._store(k, v, cache)
+        self.store(k, v, cache)
         out = self.workspace.tensor_and_fixed(tokens, heads * size)
         with self.scope():
             sums = self.workspace.tensor(tokens, heads, cache.splits, size)
@@ -179,7 +163,8 @@ class MixerOps(OpsBase):
             self._wait(_Combination(self, program, *parts, out, window, cache, heads))
         return out
 
-    def _store(self, k: DeviceTensor, v: DeviceTensor, cache: CudaKvCache) -> None:
+    def store(self, k: DeviceTensor, v: DeviceTensor, cache: CudaKvCache) -> None:
+        """Store k and v [T, G, d] from the step's position on; k as in `attention`."""
         waiting = self._waiting
         if isinstance(waiting, _Heads) and waiting.k.address == k.address:
             self._waiting = None
@@ -200,72 +185,3 @@ class MixerOps(OpsBase):
             return False
         waiting.gate = gate
         return True
-
-    def delta_state(self, width: int, channels: int, value_heads: int, size: int) -> CudaDeltaState:
-        """Zero state of a delta-net layer whose convolution spans `width` tokens.
-
-        Raises UnsupportedModelError for a state size that no kernel is made for.
-        """
-        if size not in DELTA_SIZES:
-            raise UnsupportedModelError(
-                f"Delta nets of size {size} are not computed on a graphics card; {DELTA_SIZES} "
-                "are.",
-                "Use --device host.",
-            )
-        state = CudaDeltaState.create(self.resident, width, channels, value_heads, size)
-        self.clear(state.histories)
-        self.clear(state.memories)
-        return state
-
-    def causal_convolution(
-        self, u: DeviceTensor, weight: DeviceTensor, state: CudaDeltaState
-    ) -> DeviceTensor:
-        """silu of the depthwise convolution over the state's history and u [T, channels]."""
-        tokens, channels = u.shape
-        out = self.workspace.tensor(tokens, channels)
-        self._launch(
-            programs.DELTA_NET,
-            "causal_convolution",
-            (blocks(channels, THREADS),),
-            THREADS,
-            *(u, weight, state.histories, self.step.side, out, channels, weight.shape[1], tokens),
-        )
-        return out
-
-    def delta_gates(
-        self, beta: DeviceTensor, alpha: DeviceTensor, dt: DeviceTensor, a: DeviceTensor
-    ) -> None:
-        """In place: beta = sigmoid(beta), alpha = exp(softplus(alpha + dt) · a); [T, n_v].
-
-        A delta rule that comes next makes them itself and leaves both undefined.
-        """
-        self._wait(_Gates(self, beta, alpha, dt, a))
-
-    def delta_rule(
-        self,
-        convolved: DeviceTensor,
-        beta: DeviceTensor,
-        decay: DeviceTensor,
-        key_head_of: npt.NDArray[np.int32],
-        eps: float,
-        state: CudaDeltaState,
-    ) -> DeviceTensor:
-        """The gated delta rule over T tokens; [T, n_v, S]."""
-        _, value_heads, size, _ = state.memories.shape
-        tokens, channels = convolved.shape
-        key_heads = (channels // size - value_heads) // 2
-        out = self.workspace.tensor(tokens, value_heads, size)
-        heads = self.constant(key_head_of)
-        raw: tuple[DeviceTensor | int, DeviceTensor | int] = (0, 0)
-        waiting = self._waiting
-        if isinstance(waiting, _Gates) and (waiting.beta, waiting.alpha) == (beta, decay):
-            raw, self._waiting = (waiting.dt, waiting.a), None
-        self._launch(
-            programs.DELTA_NET,
-            f"delta_rule_{size}",
-            (size // WARP, value_heads),
-            8 * WARP,
-            *(convolved, beta, decay, *raw, heads, state.memories, self.step.side, out),
-            *(key_heads, value_heads, tokens, float(eps)),
-        )
-        return out

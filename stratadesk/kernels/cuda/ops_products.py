@@ -118,13 +118,18 @@ class _Products:
 
 @dataclass(slots=True)
 class _ExpertSum:
-    """The down products of experts and their sum, which may be added to what its target holds."""
+    """The down products of experts and their sum.
+
+    To that may be added `beside` · sigmoid(gate), and then what its target holds.
+    """
 
     ops: "ProductOps"
     layer: DeviceExperts
     chosen: DeviceRouting
     hidden: int
     out: DeviceTensor
+    beside: DeviceTensor | None = None
+    gate: DeviceTensor | None = None
     onto: bool = False
 
     def makes_only(self, y: DeviceTensor) -> bool:
@@ -138,6 +143,13 @@ class _ExpertSum:
         self.out, self.onto = x, True
         return True
 
+    def take(self, y: DeviceTensor, gate: DeviceTensor) -> bool:
+        """Take over the sum with y · sigmoid(gate) if that is still possible."""
+        if self.beside is not None or self.onto:
+            return False
+        self.beside, self.gate = y, gate
+        return True
+
     def launch(self) -> None:
         """Compute it."""
         tokens, used = self.chosen.experts.shape
@@ -149,7 +161,8 @@ class _ExpertSum:
             (blocks(down.rows, ROWS * WARP // width), tokens),
             DOWN_WARPS * WARP,
             *(self.layer.places, parts, self.chosen.experts, self.chosen.weights, used),
-            *(self.hidden, self.out, down.rows, down.columns, width, int(self.onto)),
+            *(self.hidden, self.out, down.rows, down.columns, width),
+            *(self.beside or 0, self.gate or 0, int(self.onto)),
         )
 
 
@@ -217,6 +230,13 @@ class ProductOps(OpsBase):
         if not isinstance(waiting, _Products | _ExpertSum) or not waiting.makes_only(y):
             return False
         return waiting.add_to(x, gate)
+
+    def _joins_experts(self, x: DeviceTensor, y: DeviceTensor, gate: DeviceTensor) -> bool:
+        """Whether x += y · sigmoid(gate) is left to the experts that make x, which wait."""
+        waiting = self._waiting
+        if not isinstance(waiting, _ExpertSum) or not waiting.makes_only(x):
+            return False
+        return waiting.take(y, gate)
 
     def _lands_in(self, x: DeviceTensor, y: DeviceTensor) -> bool:
         """Whether x = y is done by letting the product that makes y write to x."""

@@ -38,6 +38,9 @@ CACHE_FORMATS = ("F32", "F16", "Q8_0")
 IQ2_MAGNITUDES = (8, 25, 43)
 """What the values of IQ2's grids are without their signs, ascending."""
 
+_OVERLAPPING = ("attention.cu", "delta_net.cu", "router.cu", "vectors.cu", "weights.cu")
+"""Those whose kernels follow each other in a layer."""
+
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 
 
@@ -52,6 +55,11 @@ class Program:
     def name(self) -> str:
         """What messages call it."""
         return " ".join((self.file, *self.defines))
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether its kernels may be started early: each takes its turn (machine.cuh)."""
+        return self.file in _OVERLAPPING
 
     def text(self) -> str:
         """The source with all that it includes, each file once."""

@@ -54,7 +54,10 @@ class CudaKvCache:
 
 @dataclass(frozen=True, slots=True)
 class CudaDeltaState:
-    """Histories [2, C-1, channels] and memories [2, n_v, S, S]; the step knows the side to read."""
+    """Histories [2, C-1, channels] and memories [2, n_v, S, S]; the step knows the side to read.
+
+    The values of a memory lie as the threads of its kernel hold them; see src/delta_net.cu.
+    """
 
     histories: DeviceTensor
     memories: DeviceTensor

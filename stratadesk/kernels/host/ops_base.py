@@ -1,6 +1,6 @@
 """What every group of host operations stands on: where their results are placed."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +41,13 @@ class OpsBase:
         self.workspace: Workspace = HeapWorkspace()
         self.resident: Workspace = HeapWorkspace()
         self.supplier: ExpertSupplier = MappedExperts()
+
+    def beside(self) -> AbstractContextManager[None]:
+        """All threads work on one operation at a time: nothing runs beside another."""
+        return nullcontext()
+
+    def meet(self) -> None:
+        """Nothing: what was computed in `beside` is done."""
 
     def scope(self) -> AbstractContextManager[None]:
         """Give back at its end what was made inside it."""

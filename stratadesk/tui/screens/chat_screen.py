@@ -133,6 +133,11 @@ class ChatScreen(Settling, Screen[None]):
         thinking = "shown" if self._thinking_shown else "hidden"
         return {"monitor": self._choice.value, "thinking": thinking}
 
+    def look_with(self, theme: str) -> InterfaceSettings:
+        """The choices about the screen, and the colours, for another run of the program."""
+        monitor, thinking = self.look["monitor"], self.look["thinking"]
+        return InterfaceSettings(theme, monitor=monitor, thinking=thinking)
+
     async def apply(self, batch: tuple[Event, ...]) -> None:
         """Show a batch of engine events."""
         for event in batch:

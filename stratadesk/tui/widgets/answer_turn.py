@@ -1,5 +1,7 @@
 """What the model says, as it comes."""
 
+from dataclasses import replace
+
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
@@ -12,6 +14,7 @@ from stratadesk.engine.events import (
     RequestFinished,
     RequestStarted,
 )
+from stratadesk.tui.handover import Answered
 from stratadesk.tui.widgets.answer_status import AnswerStatus
 from stratadesk.tui.widgets.bare import Bare, Remeasured, Stacked
 from stratadesk.tui.widgets.failure_card import FailureCard
@@ -32,6 +35,8 @@ class AnswerTurn(Bare, Remeasured, Stacked, Vertical):
         self.text = ""
         self.reasoning = ""
         self._thinking_shown = thinking_shown
+        self._note = ""
+        self._ended: RequestFinished | Failure | None = None
         self._thinking: ThinkingBlock | None = None
         self._speaker = Static("Model", classes="speaker", markup=False)
         self.markdown = SafeMarkdown()
@@ -46,9 +51,8 @@ class AnswerTurn(Bare, Remeasured, Stacked, Vertical):
     async def started(self, event: RequestStarted, *, follow_up: bool) -> None:
         """The prompt is about to be read; say why if a follow-up cannot reuse what is held."""
         self.status.show(event)
-        if follow_up and event.prefix_note:
-            note = Notice(event.prefix_note)
-            await self.mount(note, after=self._speaker)
+        if follow_up:
+            await self._remark(event.prefix_note)
 
     def reading(self, event: PromptProgress) -> None:
         """More of the prompt is read."""
@@ -74,11 +78,13 @@ class AnswerTurn(Bare, Remeasured, Stacked, Vertical):
 
     async def finish(self, event: RequestFinished) -> None:
         """The answer is complete, cut off, or stopped; what was said stays."""
+        self._ended = event
         self.status.show(event)
         await self.close()
 
     async def fail(self, failure: Failure) -> None:
         """The answer failed; what was said stays."""
+        self._ended = failure
         self.status.close()
         await self.close()
         await self.mount(FailureCard(failure))
@@ -90,11 +96,46 @@ class AnswerTurn(Bare, Remeasured, Stacked, Vertical):
         finally:
             await self.markdown.close()
 
+    def record(self) -> Answered:
+        """Return the answer as far as it came."""
+        ended, thinking = self._ended, self._thinking
+        return Answered(
+            self.text,
+            self.reasoning,
+            self._note,
+            *((0.0, 0) if thinking is None else thinking.measured),
+            ended if isinstance(ended, RequestFinished) else None,
+            ended if isinstance(ended, Failure) else None,
+        )
+
+    async def replay(self, record: Answered) -> None:
+        """Show an answer of another run of the program as it was there."""
+        await self._remark(record.note)
+        if record.reasoning:
+            await self.feed(Channel.THINKING, record.reasoning)
+        if self._thinking is not None:
+            self._thinking.measure(record.thought_s, record.thought_tokens)
+        if record.text:
+            await self.feed(Channel.ANSWER, record.text)
+        if record.finished is not None:
+            await self.finish(record.finished)
+        elif record.failure is not None:
+            # Nobody here holds the message that ChatML was offered for.
+            await self.fail(replace(record.failure, offers_chatml=False))
+        else:
+            self.status.close()
+            await self.close()
+
     def show_thinking(self, shown: bool) -> None:
         """Unfold or fold the thinking, now and when there will be some."""
         self._thinking_shown = shown
         if self._thinking is not None:
             self._thinking.unfolded = shown
+
+    async def _remark(self, note: str) -> None:
+        self._note = note
+        if note:
+            await self.mount(Notice(note), after=self._speaker)
 
     async def _think(self, text: str) -> None:
         if self._thinking is None:

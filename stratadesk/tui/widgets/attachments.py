@@ -1,5 +1,6 @@
 """Pasted text that is too long, or too wild, for an editor: kept whole, shown as one line."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from textual.widgets import Static
@@ -36,6 +37,11 @@ def wants_attaching(text: str) -> bool:
     """Whether a pasted text should not go into the editor."""
     too_long = len(text) > PASTE_CHARACTERS or text.count("\n") >= PASTE_LINES
     return too_long or has_controls(text)
+
+
+def attached(pastes: Iterable[str]) -> tuple[Attachment, ...]:
+    """Make attachments of pasted texts."""
+    return tuple(Attachment(text) for text in pastes)
 
 
 def compose_message(text: str, attachments: tuple[Attachment, ...]) -> str:

@@ -26,12 +26,13 @@ from stratadesk.engine.events import (
 from stratadesk.exit_codes import ExitCode
 from stratadesk.keys import find_key
 from stratadesk.tui.conversation import Conversation
+from stratadesk.tui.handover import ChatRecord
 from stratadesk.tui.messages import TellEngine
 from stratadesk.tui.model_wait import ModelWait
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.answer_turn import AnswerTurn
 from stratadesk.tui.widgets.composer import Composer
-from stratadesk.tui.widgets.failure_card import FailureCard
+from stratadesk.tui.widgets.failure_card import STARTS_AGAIN, FailureCard
 from stratadesk.tui.widgets.notice import Notice
 from stratadesk.tui.widgets.opening import LoadingLine
 from stratadesk.tui.widgets.transcript import Transcript
@@ -42,6 +43,7 @@ AnswerEvent = (
 )
 
 CANCELLING = "Cancelling"
+STARTED_AGAIN = "StrataDesk has started again and kept the chat."
 CHATML_NOTE = "ChatML stands in for the model's own template until another model is loaded."
 
 
@@ -174,6 +176,21 @@ class ChatPane(Vertical):
             await self.transcript.clear()
         self.composer.focus_editor()
 
+    def record(self) -> ChatRecord:
+        """Return all there is for another run of the program."""
+        return ChatRecord(
+            self._conversation.messages, self.transcript.record(), *self.composer.record()
+        )
+
+    async def restore(self, record: ChatRecord) -> None:
+        """Go on with the chat of another run of the program, and say so."""
+        async with self._turn:
+            self._conversation.restore(record.messages)
+            await self.transcript.replay(record.turns, thinking_shown=self._thinking_shown)
+            await self.transcript.add(Notice(STARTED_AGAIN))
+            self.composer.restore(record.draft, record.unanswered)
+        self.composer.focus_editor()
+
     async def apply(self, event: Event) -> None:
         """Show what the engine said, as far as the chat is concerned."""
         async with self._turn:
@@ -249,7 +266,7 @@ class ChatPane(Vertical):
         if self._model_wait.on_its_way:
             return ""
         if self._state.lost is not None:
-            return f"The GPU is lost; {find_key('reload').caption} loads the model again."
+            return f"The GPU is lost; {find_key('reload').caption} {STARTS_AGAIN}."
         if self._state.model is None:
             again, other = find_key("reload").caption, find_key("model").caption
             known = self._state.may_load_again
@@ -319,10 +336,14 @@ class ChatPane(Vertical):
                 self._close_exchange(exchange, answer.text, answer.reasoning)
 
     def _close_exchange(self, exchange: Exchange, text: str, reasoning: str) -> None:
-        self._exchange = None
-        kept = self._conversation.answered(text, reasoning)
+        kept = self._end_exchange(text, reasoning)
         if not kept and self._unanswered is None:
             self.composer.put_back(exchange.message)
+
+    def _end_exchange(self, text: str, reasoning: str) -> bool:
+        """Return whether the exchange is part of the chat from now on."""
+        self._exchange = None
+        return self._conversation.answered(text, reasoning)
 
     async def _model_loaded(self, event: ModelLoaded) -> None:
         self._force_chatml = False
@@ -343,13 +364,24 @@ class ChatPane(Vertical):
             await self.transcript.add(Notice(words))
 
     async def _device_lost(self, event: DeviceLost) -> None:
-        """Keep what was said, and say in its place why there is no more."""
+        """Keep what was said, and say in its place why there is no more.
+
+        What is being written meanwhile is not mixed with a message that comes back.
+        """
+        if self._waiting is not None:
+            waiting, self._waiting = self._waiting, None
+            await self.transcript.take_out(waiting.question, waiting.answer)
+            self.composer.hold(waiting.message)
+            self._show_what_waits()
         if self._exchange is None:
             return
-        exchange, again = self._exchange, f"{find_key('reload').caption} loads the model again."
-        code = ExitCode.NO_GPU
-        await exchange.answer.fail(Failure(exchange.request_id, "GPU lost", event.why, again, code))
-        self._close_exchange(exchange, exchange.answer.text, exchange.answer.reasoning)
+        exchange, answer = self._exchange, self._exchange.answer
+        again = f"{find_key('reload').caption} {STARTS_AGAIN}."
+        await answer.fail(
+            Failure(exchange.request_id, "GPU lost", event.why, again, ExitCode.NO_GPU)
+        )
+        if not self._end_exchange(answer.text, answer.reasoning):
+            self.composer.hold(exchange.message)
 
     async def _engine_stopped(self) -> None:
         if self._exchange is not None:

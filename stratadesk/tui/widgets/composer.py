@@ -6,7 +6,13 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 
-from stratadesk.tui.widgets.attachments import Attachment, AttachmentBar, compose_message
+from stratadesk.tui.handover import Written
+from stratadesk.tui.widgets.attachments import (
+    Attachment,
+    AttachmentBar,
+    attached,
+    compose_message,
+)
 from stratadesk.tui.widgets.prompt_input import PromptInput
 
 
@@ -20,10 +26,23 @@ class Composer(Vertical):
         typed: str
         attachments: tuple[Attachment, ...]
 
+        @classmethod
+        def of(cls, written: Written) -> "Composer.Ready":
+            """Make a message of what another run of the program had of it."""
+            return cls(written.typed, attached(written.pastes))
+
+        def record(self) -> Written:
+            """Return it for another run of the program."""
+            return Written(self.typed, tuple(each.text for each in self.attachments))
+
         @property
         def content(self) -> str:
             """The message as the model gets it."""
             return compose_message(self.typed, self.attachments)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: list[Composer.Ready] = []
 
     def compose(self) -> ComposeResult:
         """Make the attachment lines and the editor."""
@@ -66,6 +85,32 @@ class Composer(Vertical):
         prompt.text = "\n".join(filter(None, (message.typed, prompt.text)))
         prompt.move_cursor(prompt.document.end)
         bar.attachments = (*message.attachments, *bar.attachments)
+
+    def hold(self, *messages: Ready) -> None:
+        """Keep messages that got no answer apart from what is being written.
+
+        In the empty editor, the key for going up brings the latest one back.
+        """
+        self._held += messages
+        self.query_one(PromptInput).offer_recall(bool(self._held))
+
+    def on_prompt_input_recalled(self, event: PromptInput.Recalled) -> None:
+        """Bring back the latest message that is held, unless another one is begun."""
+        event.stop()
+        if self._held and self.is_empty:
+            self.put_back(self._held.pop())
+            self.hold()
+
+    def record(self) -> tuple[Written, tuple[Written, ...]]:
+        """Return what is being written, and what is held."""
+        prompt, bar = self.query_one(PromptInput), self.query_one(AttachmentBar)
+        draft = self.Ready(prompt.text, bar.attachments)
+        return draft.record(), tuple(message.record() for message in self._held)
+
+    def restore(self, draft: Written, held: tuple[Written, ...]) -> None:
+        """Have what another run of the program had here."""
+        self.put_back(self.Ready.of(draft))
+        self.hold(*map(self.Ready.of, held))
 
     def type_text(self, text: str) -> None:
         """Insert `text` as if it was typed into the editor, and give it the focus."""

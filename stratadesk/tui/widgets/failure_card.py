@@ -15,6 +15,10 @@ HOST = "--device host"
 AGAIN = "Load the model again"
 """A remedy that a key follows, model or none."""
 
+START_AGAIN = "Start StrataDesk again"
+STARTS_AGAIN = "starts StrataDesk again and keeps the chat"
+"""What the same key does instead after a loss of the card, behind its name."""
+
 
 class FailureCard(Vertical):
     """Stands in the chat where the answer would have been."""
@@ -62,7 +66,9 @@ class FailureCard(Vertical):
 
 def remedy_here(failure: Failure) -> str:
     """Return the remedy in terms of keys: that which loads again, and how to get to the CPU."""
-    remedy = failure.remedy.replace(AGAIN, f"{find_key('reload').caption} loads the model again")
+    reload = find_key("reload").caption
+    remedy = failure.remedy.replace(AGAIN, f"{reload} loads the model again")
+    remedy = remedy.replace(START_AGAIN, f"{reload} {STARTS_AGAIN}")
     if f"use {HOST}" not in remedy.lower():
         return remedy
     quits = find_key("quit").caption

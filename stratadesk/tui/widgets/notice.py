@@ -9,4 +9,5 @@ class Notice(Static):
     """One dimmed sentence, its mark saying that neither you nor the model said it."""
 
     def __init__(self, sentence: str) -> None:
+        self.sentence = sentence
         super().__init__(f"◇ {safe_text(sentence)}", markup=False)

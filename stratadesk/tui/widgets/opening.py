@@ -10,6 +10,7 @@ from stratadesk.tui.figures import bar, clip, fit
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.sanitise import safe_line
 from stratadesk.tui.widgets.drawing import MUTED, STRONG, TRACK, lines
+from stratadesk.tui.widgets.failure_card import STARTS_AGAIN
 from stratadesk.tui.widgets.section import Section
 from stratadesk.units import format_bytes
 
@@ -29,12 +30,12 @@ class Opening(Section):
         """Draw what the engine is ready for."""
         if state.phase is Phase.LOADING:
             return loading_rows(state.load, width)
+        if state.lost is not None:
+            again = f"{find_key('reload').caption} {STARTS_AGAIN}"
+            return lines(Content.styled("The GPU is lost", STRONG), _muted(again, width))
         if state.model is None:
             return nothing_rows(state.cancelled, width)
         name = clip(safe_line(state.model.name), width)
-        if state.lost is not None:
-            again = find_key("reload").caption
-            return lines(Content.styled(name, STRONG), _muted(f"{again} loads it again", width))
         about, hints = (ABOUT_GUIDE, GUIDE_HINTS) if is_guide(state.model.path) else ((), HINTS)
         return lines(
             Content.styled(name, STRONG),

@@ -10,6 +10,7 @@ from stratadesk.keys import find_key
 from stratadesk.tui.widgets.attachments import normal_line_ends, wants_attaching
 
 PLACEHOLDER = "Ask something"
+RECALL = "Up brings back the message that got no answer"
 
 
 class PromptInput(TextArea):
@@ -29,6 +30,9 @@ class PromptInput(TextArea):
 
     class AttachmentDropped(Message):
         """Backspace was pressed in the empty editor."""
+
+    class Recalled(Message):
+        """The key for going up was pressed in the empty editor."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -68,6 +72,16 @@ class PromptInput(TextArea):
         if not self.text:
             self.post_message(self.AttachmentDropped())
         super().action_delete_left()
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        """Go a line up; in an empty editor, ask for what was written before."""
+        if not self.text:
+            self.post_message(self.Recalled())
+        super().action_cursor_up(select)
+
+    def offer_recall(self, offered: bool) -> None:
+        """Say, while the editor is empty, that there is something to bring back."""
+        self.placeholder = RECALL if offered else PLACEHOLDER
 
     async def on_paste(self, event: events.Paste) -> None:
         """Attach what is too long or holds control characters; the editor takes the rest."""

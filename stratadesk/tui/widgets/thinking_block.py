@@ -79,6 +79,11 @@ class ThinkingBlock(Vertical):
             self._seconds, self._tokens = seconds, tokens
             self._draw()
 
+    @property
+    def measured(self) -> tuple[float, int]:
+        """How long (seconds) and how much (tokens) was thought."""
+        return self._seconds, self._tokens
+
     async def close(self) -> None:
         """The thinking is over."""
         self._thinks = False

@@ -1,13 +1,17 @@
 """The turns of a chat, one below the other."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widget import Widget
 
 from stratadesk.engine.events import Failure
+from stratadesk.tui import handover
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.answer_turn import AnswerTurn
-from stratadesk.tui.widgets.attachments import Attachment
+from stratadesk.tui.widgets.attachments import Attachment, attached
 from stratadesk.tui.widgets.bare import Bare, Remeasured
 from stratadesk.tui.widgets.failure_card import FailureCard
 from stratadesk.tui.widgets.notice import Notice
@@ -70,6 +74,24 @@ class Transcript(Bare, Remeasured, VerticalScroll, can_focus=False):
         self.anchor()
         return question, answer
 
+    def record(self) -> tuple[handover.Turn, ...]:
+        """Return all turns as another run of the program can show them."""
+        return tuple(_record(turn) for turn in self._turns.children if isinstance(turn, Turn))
+
+    async def replay(self, turns: Iterable[handover.Turn], *, thinking_shown: bool) -> None:
+        """Show turns of another run of the program as they were there."""
+        for turn in turns:
+            if turn.said is not None:
+                await self.add(UserTurn(turn.said.typed, attached(turn.said.pastes)))
+            elif turn.answered is not None:
+                answer = AnswerTurn(thinking_shown=thinking_shown)
+                await self.add(answer)
+                await answer.replay(turn.answered)
+            elif turn.failure is not None:
+                await self.add(FailureCard(replace(turn.failure, offers_chatml=False)))
+            elif turn.remark is not None:
+                await self.add(Notice(turn.remark))
+
     async def take_out(self, question: UserTurn, answer: AnswerTurn) -> None:
         """Remove an exchange that never was; show the opening again if it was the only one."""
         await answer.close()
@@ -97,3 +119,15 @@ class Transcript(Bare, Remeasured, VerticalScroll, can_focus=False):
     def _open(self, opening: bool) -> None:
         self._opening.display = opening
         self._turns.set_class(opening, "-opening")
+
+
+def _record(turn: Turn) -> handover.Turn:
+    match turn:
+        case UserTurn():
+            return handover.Turn(said=turn.record())
+        case AnswerTurn():
+            return handover.Turn(answered=turn.record())
+        case Notice():
+            return handover.Turn(remark=turn.sentence)
+        case FailureCard():
+            return handover.Turn(failure=turn.failure)

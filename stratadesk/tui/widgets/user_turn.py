@@ -4,6 +4,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
+from stratadesk.tui.handover import Written
 from stratadesk.tui.sanitise import safe_text
 from stratadesk.tui.widgets.attachments import Attachment
 
@@ -17,6 +18,10 @@ class UserTurn(Vertical):
         super().__init__()
         self._text = text
         self._attachments = attachments
+
+    def record(self) -> Written:
+        """Return what was said."""
+        return Written(self._text, tuple(each.text for each in self._attachments))
 
     def compose(self) -> ComposeResult:
         """Make the heading, the text and the attachment lines."""

@@ -9,7 +9,6 @@ from cupy.cuda import runtime
 
 from stratadesk.errors import DeviceError, DeviceLostError
 from stratadesk.exit_codes import ExitCode
-from stratadesk.kernels.cuda import loss
 from stratadesk.kernels.cuda.device import BUSY, Device, open_device
 from stratadesk.kernels.cuda.loss import LOSS
 
@@ -42,11 +41,12 @@ def good_card(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(runtime, name, answer)
     monkeypatch.setattr(cupy.cuda, "Stream", lambda **_: "a stream")
     monkeypatch.setattr(cupy.cuda, "set_allocator", lambda _: None)
-    monkeypatch.setattr(LOSS, "happened", False)
+    monkeypatch.setattr(LOSS, "why", "")
+    monkeypatch.setattr(LOSS, "_quiet", True)
 
 
 def test_a_card_that_can_be_used() -> None:
-    wanted = Device(0, "A card", "sm_89", 8 << 30, 24, "a stream", "0000:01:00.0")
+    wanted = Device(0, "A card", "sm_89", 8 << 30, 24, "a stream", "0000:01:00.0", "a stream")
     assert open_device() == wanted
 
 
@@ -76,17 +76,13 @@ def test_what_is_in_the_way_is_said(
     assert caught.value.exit_code == ExitCode.NO_GPU
 
 
-def test_a_lost_card_is_reset_before_it_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    resets: list[int] = []
-
-    def reset(index: int) -> str:
-        resets.append(index)
-        return "" if len(resets) > 1 else "it does not answer"
-
-    monkeypatch.setattr(loss, "_reset", reset)
-    LOSS.note("It is gone.")
-    with pytest.raises(DeviceLostError, match="could not be reset: it does not answer"):
-        open_device()
-    assert open_device().name == "A card"
-    assert open_device().name == "A card"
-    assert resets == [0, 0]
+def test_a_card_that_was_lost_is_not_opened_again_by_this_process() -> None:
+    LOSS.note("stopped answering while computing: launch failure")
+    for _ in range(2):
+        with pytest.raises(DeviceLostError) as caught:
+            open_device()
+        assert str(caught.value) == (
+            "The graphics card is lost to this process: it stopped answering while computing: "
+            "launch failure. Start StrataDesk again."
+        )
+        assert caught.value.exit_code == ExitCode.NO_GPU

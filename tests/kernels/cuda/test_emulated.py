@@ -17,6 +17,7 @@ from stratadesk.engine.commands import SamplingSettings
 from stratadesk.kernels.cuda import programs
 from stratadesk.kernels.cuda.tensors import DeviceWeight
 from stratadesk.kernels.router_spec import RouterScore, RouterSpec
+from tests.gpu import test_delta as delta
 from tests.gpu import test_joined as joined
 from tests.gpu import test_ops as ops
 from tests.gpu import test_rows as rows
@@ -109,6 +110,16 @@ def test_experts(
     joined.test_experts(bench, tokens, count, used, width, inner, fused=fused)
 
 
+def test_what_runs_beside_is_not_there_before_it_is_met(bench: Bench) -> None:
+    x, wanted = joined.normed(bench, np.ones((1, 64), np.float32))
+    weight, w = joined.quantized(bench, np.random.default_rng(5), 32, 64)
+    with bench.ops.beside():
+        y = bench.ops.linear(weight, x)
+    assert np.isnan(bench.ops.download(y)).all()
+    bench.ops.meet()
+    assert np.allclose(bench.ops.download(y), wanted @ w.T, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("norms", [False, True])
 def test_heads(bench: Bench, *, gated: bool, norms: bool) -> None:
@@ -126,6 +137,7 @@ def test_gates(bench: Bench) -> None:
     [
         *((256, 16, 2, start, 1, 0) for start in (0, 1, 31, 127, 128)),
         *((128, 6, 2, 126, 5, 0), (64, 4, 4, 40, 3, 0), (64, 18, 2, 20, 1, 0)),
+        (64, 8, 4, 2_047, 2, 0),
         *((64, 8, 2, 150, 2, 128), (64, 8, 2, 0, 8, 3), (64, 4, 2, 300, 1, 20)),
     ],
 )
@@ -143,9 +155,24 @@ def test_attention(
     ops.test_attention(bench, size, heads, kv_heads, start, tokens, window, form)
 
 
-def test_delta_nets(bench: Bench) -> None:
+def test_delta_rules(bench: Bench) -> None:
     ops.test_the_delta_rule_over_several_steps(bench, 64, 2, 4)
     ops.test_the_convolution_over_several_steps(bench)
+
+
+@pytest.mark.parametrize("shape", delta.SHAPES, ids=str)
+def test_delta_nets(bench: Bench, shape: delta.Shape) -> None:
+    delta.test_a_delta_net_is_one_kernel(bench, shape)
+    delta.test_windows_do_not_change_a_bit(bench, shape)
+
+
+def test_what_joins_a_delta_rule(bench: Bench) -> None:
+    for apart in ("convolution", "gates", "rule"):
+        delta.test_what_is_launched_before_it_is_joined_is_the_same(bench, (apart,))
+    delta.test_a_product_reads_the_norm_in_fixed_point(bench)
+    delta.test_a_step_that_is_not_committed_has_changed_nothing(bench)
+    delta.test_what_does_not_belong_to_it_is_not_joined(bench)
+    delta.test_sizes_that_the_kernels_have_no_room_for_are_refused(bench)
 
 
 @pytest.mark.parametrize("score", list(RouterScore))

@@ -16,7 +16,7 @@ from stratadesk.kernels.cuda.tensors import DeviceTensor, DeviceWorkspace
 from stratadesk.units import GIB, MIB
 from tools.bench_layers import VOCABULARY, EmptyTable, Header
 
-MOST = 14
+MOST = {"delta net": 11, "attention": 14}
 
 
 class Counting(CudaOps):
@@ -60,4 +60,4 @@ def launches(count: int, form: str, *, recurrent: bool, tokens: int) -> int:
 def test_a_layer_of_the_35b_shape_is_few_kernels(form: str, *, recurrent: bool) -> None:
     few, many = (launches(count, form, recurrent=recurrent, tokens=1) for count in (2, 6))
     print(f"{(many - few) / 4} kernels a layer")
-    assert 8 <= (many - few) / 4 <= MOST
+    assert 8 <= (many - few) / 4 <= MOST["delta net" if recurrent else "attention"]

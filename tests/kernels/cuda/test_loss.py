@@ -1,5 +1,11 @@
-"""Guards against CUDA's errors read wrongly, and memory that a lost card keeps for ever."""
+"""Guards against CUDA's errors read wrongly, and against what a lost card leaves behind.
 
+Nothing of a dead context can be freed: whoever tries gets one error more, CuPy's destructors print
+theirs.
+"""
+
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +13,7 @@ import pytest
 from cupy.cuda import runtime
 
 from stratadesk.errors import DeviceError, DeviceLostError, MemoryShortageError
-from stratadesk.kernels.cuda import loss, memory
+from stratadesk.kernels.cuda import memory
 from stratadesk.kernels.cuda.device import BUSY, Device, translated
 from stratadesk.kernels.cuda.host_copies import MappedCopy
 from stratadesk.kernels.cuda.loss import LOSS
@@ -20,8 +26,7 @@ BLOCK = 2 * MIB
 
 @pytest.fixture(autouse=True)
 def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LOSS, "happened", False)
-    monkeypatch.setattr(LOSS, "_unreleased", [])
+    monkeypatch.setattr(LOSS, "why", "")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +44,15 @@ def test_each_status_becomes_its_error(status: int, kind: type, sentence: str) -
         raise runtime.CUDARuntimeError(status)
     assert type(caught.value) is kind
     assert caught.value.remedy
-    assert LOSS.happened is (kind is DeviceLostError)
+    assert bool(LOSS.why) is (kind is DeviceLostError)
+
+
+@pytest.mark.parametrize("status", [NO_MEMORY, BUSY, INVALID_VALUE])
+def test_whatever_a_lost_card_answers_means_that_it_is_lost(status: int) -> None:
+    LOSS.note("stopped answering while computing: launch failure")
+    with pytest.raises(DeviceLostError), translated("unmapping a block"):
+        raise runtime.CUDARuntimeError(status)
+    assert LOSS.why == "stopped answering while computing: launch failure"
 
 
 class Driver:
@@ -54,8 +67,6 @@ class Driver:
 
     def __init__(self) -> None:
         self.failing = 0
-        self.refuses_unmapping = False
-        """As after a context that took mappings with it."""
         self.ranges: set[int] = set()
         self.handles: dict[int, Any] = {}
         self.mapped: dict[int, int] = {}
@@ -88,8 +99,6 @@ class Driver:
         return self._done()
 
     def cuMemUnmap(self, address: int, _size: int) -> tuple[Any, ...]:
-        if self.refuses_unmapping:
-            return (Status(INVALID_VALUE),)
         if not self.failing:
             del self.mapped[address]
         return self._done()
@@ -114,7 +123,7 @@ class Status(int):
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     made = Driver()
-    monkeypatch.setattr(memory, "_bindings", lambda: made)
+    monkeypatch.setattr(memory, "driver_functions", lambda: made)
     return made
 
 
@@ -136,38 +145,19 @@ def test_a_block_lies_on_the_card_or_in_the_machines_memory(driver: Driver) -> N
     assert [properties.location.type for properties in driver.handles.values()] == [1, 3]
 
 
-def test_what_a_lost_card_keeps_is_released_when_it_is_back(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resets: list[str] = []
+def test_memory_of_a_card_that_answers_is_returned(driver: Driver) -> None:
+    mapped(driver).release()
+    assert (driver.handles, driver.mapped, driver.ranges) == ({}, {}, set())
 
-    def reset(index: int) -> str:
-        resets.append(f"reset {index}")
-        return ""
 
-    monkeypatch.setattr(loss, "_reset", reset)
+def test_memory_of_a_lost_card_is_left_to_the_end_of_the_process(driver: Driver) -> None:
     held = mapped(driver)
-    LOSS.bring_back(3)
-    assert resets == []
     driver.failing = LAUNCH_FAILURE
     held.release()
-    assert LOSS.happened
-    assert len(driver.handles) == 2
+    assert LOSS.why
     driver.failing = 0
-    driver.refuses_unmapping = True
-    LOSS.bring_back(3)
-    assert resets == ["reset 3"]
-    assert not LOSS.happened
-    assert (driver.handles, driver.ranges) == ({}, set())
-
-
-def test_a_card_that_cannot_be_reset_stays_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss, "_reset", lambda _index: "CUDA_ERROR_UNKNOWN")
-    LOSS.note("It is gone.")
-    with pytest.raises(DeviceLostError, match="could not be reset") as caught:
-        LOSS.bring_back(0)
-    assert "Start StrataDesk again" in caught.value.remedy
-    assert LOSS.happened
+    held.release()
+    assert len(driver.handles) == len(driver.mapped) == 2
 
 
 def test_pinned_memory_of_a_lost_card_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,4 +168,69 @@ def test_pinned_memory_of_a_lost_card_is_let_go(monkeypatch: pytest.MonkeyPatch)
     copy = object.__new__(MappedCopy)
     copy.address = 4_096
     copy.release()
-    assert LOSS.happened
+    assert LOSS.why
+
+
+FREED = """
+import logging
+import sys
+from cupy.cuda import function, runtime
+from stratadesk.kernels.cuda.cubins import Kernels
+from stratadesk.kernels.cuda.device import error_for
+from stratadesk.kernels.cuda.loss import LOSS
+
+logging.disable()
+
+class Graphs:
+    "As a model holds some."
+
+def module():
+    made = function.Module()
+    made.ptr = 5
+    return made
+
+class Event:
+    "CuPy's is destroyed by a call of CUDA."
+
+    def __init__(self, status):
+        self.status = status
+
+    def __del__(self):
+        raise runtime.CUDARuntimeError(self.status)
+
+if "quiet" in sys.argv:
+    LOSS.stay_quiet()
+    LOSS.stay_quiet()
+kernels, graphs = Kernels(), Graphs()
+kernels._modules["a program"] = module()
+graphs.made = [module()]
+if "watched" in sys.argv:
+    LOSS.watch(graphs)
+if "lost" in sys.argv:
+    error_for(719, "computing", "launch failure")
+if "event" in sys.argv:
+    Event(int(sys.argv[-1]))
+if "freed" in sys.argv:
+    del kernels, graphs
+"""
+
+
+def said_on_stderr(*how: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", FREED, *how], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stderr
+
+
+@pytest.mark.parametrize("when", [(), ("freed",)])
+def test_nothing_of_a_lost_card_is_destroyed_not_even_at_the_end(when: tuple[str, ...]) -> None:
+    assert "moduleUnload" in said_on_stderr("watched", *when)
+    assert said_on_stderr("watched", "lost", *when) == ""
+
+
+def test_an_event_that_dies_with_its_card_does_so_quietly() -> None:
+    lost, refused = str(LAUNCH_FAILURE), str(INVALID_VALUE)
+    assert "Event.__del__" in said_on_stderr("event", lost)
+    assert "Event.__del__" not in said_on_stderr("quiet", "event", lost)
+    assert "Event.__del__" in said_on_stderr("quiet", "event", refused)
+    assert said_on_stderr("quiet", "lost", "watched", "event", refused) == ""

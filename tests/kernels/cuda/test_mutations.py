@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from stratadesk.kernels.router_spec import RouterScore
+from tests.gpu import test_delta as delta
 from tests.gpu import test_ops as ops
 from tests.gpu.mutations import MUTATIONS, Mutation
 from tests.kernels.cuda.emulation.bench import EmulatedBench
@@ -39,6 +40,19 @@ MISSING_BARRIERS = (
         "if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;\n    __syncthreads();",
         "if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;",
         lambda bench: ops.test_rms_norms(bench, 2_048, ""),
+    ),
+    *(
+        Mutation(
+            "delta_net.cu",
+            f"    __syncthreads();\n\n{after}",
+            after,
+            lambda bench: delta.test_a_delta_net_is_one_kernel(bench, delta.SHAPES[1]),
+        )
+        for after in (
+            "#pragma unroll 1\n    for (int t = warp;",
+            "    const int group",
+            "    // The memory is stored last",
+        )
     ),
 )
 """A card may hide these for a long time; the emulator's order of turns does not."""

@@ -9,7 +9,8 @@
 #include "fixed.cuh"
 #include "heads.cuh"
 
-constexpr int WARPS = 8, THREADS = WARPS * WARP, HEADS = 8, KEYS = 4, MOST_SPLITS = 64;
+constexpr int WARPS = 8, THREADS = WARPS * WARP, HEADS = 8, KEYS = 4;
+constexpr int MOST_SPLITS = 64, SPLIT_GROUPS = 8, JOINED = 32;
 constexpr int CACHE_F32 = 0, CACHE_F16 = 1, CACHE_Q8_0 = 2;
 constexpr float LOWEST = -3.0e38f;
 
@@ -111,11 +112,6 @@ DEVICE void attend(const float *q, const u8 *keys, const u8 *values, const i32 *
     alignas(16) __shared__ float joined[WARPS / 2][HEADS][SIZE];
     __shared__ float tops[WARPS][HEADS], totals[WARPS][HEADS];
     const int split = blockIdx.x, token = blockIdx.z;
-    const int end = *start + token + 1, begin = window > 0 ? max(0, end - window) : 0;
-    const int span = span_of(end - begin), first = begin + split * span;
-    const int last = min(first + span, end);
-    if (first >= end) return;
-
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const int within = lane % ROW_LANES, row_of_lane = lane / ROW_LANES;
     const int group = heads / kv_heads, pieces = (group + HEADS - 1) / HEADS;
@@ -132,6 +128,12 @@ DEVICE void attend(const float *q, const u8 *keys, const u8 *values, const i32 *
 #pragma unroll
         for (int i = 0; i < 8; ++i) query[h][i] *= scale;
     }
+    // Behind the queries' loads, which need not wait for this one.
+    const int end = *start + token + 1, begin = window > 0 ? max(0, end - window) : 0;
+    const int span = span_of(end - begin), first = begin + split * span;
+    const int last = min(first + span, end);
+    if (first >= end) return;
+
     // Once scores are summed over a row's lanes, each lane has that of one head and key.
     const int head = within / LOADS, slot = within % LOADS * AT_ONCE + row_of_lane;
     float best = LOWEST, total = 0.0f;
@@ -260,6 +262,7 @@ extern "C" {
     __global__ void __launch_bounds__(THREADS, 1) attend_##SIZE(                                  \
         const float *q, const u8 *keys, const u8 *values, const i32 *start, float *sums,          \
         float *maxima, int heads, int kv_heads, float scale, int window) {                        \
+        take_turn();                                                                              \
         attend<SIZE>(q, keys, values, start, sums, maxima, heads, kv_heads, scale, window);       \
     }
 ATTEND(64)
@@ -268,58 +271,60 @@ ATTEND(256)
 
 // out[t, h] from the spans of what it sees, joined in their order; `sinks` [heads] are scores without a
 // value, or null. Then times sigmoid(gate[t, h]) if there is a gate. Unless `fixed` is null, also in
-// fixed point, a row a token. SPLIT_GROUPS · size threads.
-__global__ void __launch_bounds__(1024, 1)
+// fixed point, a row a token. A block takes JOINED places of a head (blockIdx.z), SPLIT_GROUPS threads
+// each; everything is asked for before it is known how many spans there are.
+__global__ void __launch_bounds__(SPLIT_GROUPS *JOINED)
     combine(const float *sums, const float *maxima, const float *sinks, const float *gate,
             const i32 *start, float *out, u8 *fixed, int splits, int size, int window) {
-    constexpr int SPLIT_GROUPS = 4;
-    __shared__ float weights[MOST_SPLITS], joined[1024], whole;
+    take_turn();
+    constexpr int PARTS = MOST_SPLITS / SPLIT_GROUPS, OF_A_LANE = MOST_SPLITS / WARP;
+    __shared__ float weights[MOST_SPLITS], joined[SPLIT_GROUPS][JOINED], whole;
     const int head = blockIdx.x, heads = gridDim.x, token = blockIdx.y, columns = heads * size;
-    const int place = threadIdx.x % size, own = threadIdx.x / size;
+    const int within = threadIdx.x % JOINED, own = threadIdx.x / JOINED;
+    const int place = blockIdx.z * JOINED + within;
+    const u64 row = u64(token) * heads + head, at = row * size + place;
+    const float *from = sums + row * splits * size + place, *pairs = maxima + 2 * row * splits;
+    float parts[PARTS], largest[OF_A_LANE], totals[OF_A_LANE];
+#pragma unroll
+    for (int k = 0; k < PARTS; ++k)
+        parts[k] = from[u64(min(k * SPLIT_GROUPS + own, splits - 1)) * size];
+#pragma unroll
+    for (int k = 0; k < OF_A_LANE; ++k) {
+        const int split = min(k * WARP + int(threadIdx.x) % WARP, splits - 1);
+        largest[k] = pairs[2 * split], totals[k] = pairs[2 * split + 1];
+    }
+    const float gated = gate && own == 0 ? gate[at] : 0.0f, sink = sinks ? sinks[head] : LOWEST;
     const int end = *start + token + 1, seen = window > 0 ? min(window, end) : end;
     const int count = (seen + span_of(seen) - 1) / span_of(seen);
-    const u64 row = u64(token) * heads + head;
-    const float *from = sums + row * splits * size + place;
-    float parts[MOST_SPLITS / SPLIT_GROUPS];
-#pragma unroll
-    for (int k = 0; k < MOST_SPLITS / SPLIT_GROUPS; ++k) {
-        const int split = k * SPLIT_GROUPS + own;
-        parts[k] = split < count ? from[u64(split) * size] : 0.0f;
-    }
+
     if (threadIdx.x < WARP) {
-        float largest[MOST_SPLITS / WARP], totals[MOST_SPLITS / WARP];
-        float top = sinks ? sinks[head] : LOWEST, total = 0.0f;
+        float top = sink, total = 0.0f;
 #pragma unroll
-        for (int k = 0; k < MOST_SPLITS / WARP; ++k) {
-            const int split = k * WARP + threadIdx.x;
-            const float *pair = maxima + 2 * (row * splits + split);
-            largest[k] = split < count ? pair[0] : LOWEST;
-            totals[k] = split < count ? pair[1] : 0.0f;
-            top = fmaxf(top, largest[k]);
-        }
+        for (int k = 0; k < OF_A_LANE; ++k)
+            if (k * WARP + threadIdx.x < count) top = fmaxf(top, largest[k]);
         top = warp_max(top);
 #pragma unroll
-        for (int k = 0; k < MOST_SPLITS / WARP; ++k) {
-            const float weight = expf(largest[k] - top);
+        for (int k = 0; k < OF_A_LANE; ++k) {
+            const bool real = k * WARP + threadIdx.x < count;
+            const float weight = real ? expf(largest[k] - top) : 0.0f;
             weights[k * WARP + threadIdx.x] = weight;
-            total = fmaf(weight, totals[k], total);
+            if (real) total = fmaf(weight, totals[k], total);
         }
         total = warp_sum(total);
-        if (threadIdx.x == 0) whole = sinks ? total + expf(sinks[head] - top) : total;
+        if (threadIdx.x == 0) whole = sinks ? total + expf(sink - top) : total;
     }
     __syncthreads();
     float sum = 0.0f;
 #pragma unroll
-    for (int k = 0; k < MOST_SPLITS / SPLIT_GROUPS; ++k)
+    for (int k = 0; k < PARTS; ++k)
         if (k * SPLIT_GROUPS + own < count)
             sum = fmaf(weights[k * SPLIT_GROUPS + own], parts[k], sum);
-    joined[threadIdx.x] = sum;
+    joined[own][within] = sum;
     __syncthreads();
     if (own) return;
 #pragma unroll
-    for (int other = 1; other < SPLIT_GROUPS; ++other) sum += joined[other * size + place];
-    const u64 at = row * size + place;
-    const float value = sum / whole * (gate ? sigmoid(gate[at]) : 1.0f);
+    for (int other = 1; other < SPLIT_GROUPS; ++other) sum += joined[other][within];
+    const float value = sum / whole * (gate ? sigmoid(gated) : 1.0f);
     out[at] = value;
     if (fixed)
         write_fixed(fixed + token * fixed_row_bytes(columns), columns, head * size + place, value);
@@ -329,6 +334,7 @@ __global__ void __launch_bounds__(1024, 1)
 // (blockIdx.x), one row of blocks a token (blockIdx.y), keys and values side by side (blockIdx.z).
 __global__ void __launch_bounds__(WARP)
     store(const float *k, const float *v, u8 *keys, u8 *values, const i32 *start, int row_values) {
+    take_turn();
     const int at = blockIdx.x * WARP + threadIdx.x;
     const float value = (blockIdx.z ? v : k)[u64(blockIdx.y) * row_values + at];
     store_value(blockIdx.z ? values : keys, *start + blockIdx.y, row_values, at, value);
@@ -341,6 +347,7 @@ __global__ void prepare_and_store(const float *queries, const float *raw_keys, c
                                   const float *sin, float *q, float *gates, u8 *keys, u8 *values,
                                   const i32 *start, int heads, int kv_heads, int size, int pairs,
                                   int gated, float eps) {
+    take_turn();
     __shared__ float head_values[1024], scratch[WARP];
     const int i = threadIdx.x, t = blockIdx.y, h = blockIdx.x, row_values = kv_heads * size;
     if (h >= heads + kv_heads) {

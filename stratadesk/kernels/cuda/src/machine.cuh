@@ -59,3 +59,22 @@ DEVICE int add_dot(u32 a, u32 b, int sum) {
     asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(sum));
     return out;
 }
+
+// Whether a kernel may be started while the one before it still runs (compute capability 9.0 and newer).
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+constexpr bool OVERLAPS = true;
+#else
+constexpr bool OVERLAPS = false;
+#endif
+
+// Every kernel of a program that Program.overlaps names calls this before it reads what another kernel
+// wrote and before it writes. It waits for the kernels before, then lets the next one start up to here.
+DEVICE void take_turn() {
+    if constexpr (OVERLAPS) {
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    }
+}
+
+// Have the line at `at`, which no kernel writes, brought into the level-2 cache.
+DEVICE void fetch_early(const u8 *at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }

@@ -11,6 +11,7 @@ extern "C" {
 __global__ void __launch_bounds__(1024, 1)
     rms_norm(const float *x, const float *weight, const float *gate, float *out, u8 *fixed, int width,
              int columns, float eps, int kind) {
+    take_turn();
     constexpr int HELD = 2;
     __shared__ float scratch[WARP];
     const u32 begin = blockIdx.x * width, within = begin % columns;
@@ -45,8 +46,47 @@ __global__ void __launch_bounds__(1024, 1)
         finish(i, row[i], weight[i], kind ? gate[begin + i] : 0.0f);
 }
 
+// The same without a gate for rows of a multiple of 128 values, at most 8 for each thread; `fixed` is in
+// rows of as many. A thread takes four side by side.
+__global__ void __launch_bounds__(1024, 1)
+    rms_norm_wide(const float *x, const float *weight, float *out, u8 *fixed, int width, float eps) {
+    constexpr int HELD = 2;
+    __shared__ float scratch[WARP];
+    const u64 row = u64(blockIdx.x) * width;
+    float4 values[HELD], weights[HELD];
+#pragma unroll
+    for (int k = 0; k < HELD; ++k) {
+        const int i = 4 * (threadIdx.x + k * blockDim.x);
+        if (i < width) weights[k] = *reinterpret_cast<const float4 *>(weight + i);
+    }
+    take_turn();
+    float squares = 0.0f;
+#pragma unroll
+    for (int k = 0; k < HELD; ++k) {
+        const int i = 4 * (threadIdx.x + k * blockDim.x);
+        if (i >= width) continue;
+        values[k] = *reinterpret_cast<const float4 *>(x + row + i);
+        squares = fmaf(values[k].x, values[k].x, squares);
+        squares = fmaf(values[k].y, values[k].y, squares);
+        squares = fmaf(values[k].z, values[k].z, squares);
+        squares = fmaf(values[k].w, values[k].w, squares);
+    }
+    const float factor = 1.0f / sqrtf(block_sum(squares, scratch) / float(width) + eps);
+#pragma unroll
+    for (int k = 0; k < HELD; ++k) {
+        const int i = 4 * (threadIdx.x + k * blockDim.x);
+        if (i >= width) continue;
+        const float4 v = values[k], w = weights[k];
+        const float4 normed = {v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z,
+                               v.w * factor * w.w};
+        *reinterpret_cast<float4 *>(out + row + i) = normed;
+        if (fixed) write_fixed(fixed + blockIdx.x * fixed_row_bytes(width), i, normed);
+    }
+}
+
 // x [tokens, columns] in fixed point; a thread a value, columns a multiple of 32.
 __global__ void fix(const float *x, u8 *fixed, int columns, int count) {
+    take_turn();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     write_fixed(fixed + i / columns * fixed_row_bytes(columns), columns, i % columns, x[i]);
@@ -59,6 +99,7 @@ __global__ void prepare_heads(const float *queries, const float *keys, const flo
                               const float *key_norm, const float *cos, const float *sin, float *q,
                               float *k, float *gates, int heads, int kv_heads, int size, int pairs,
                               int gated, float eps) {
+    take_turn();
     __shared__ float head_values[1024], scratch[WARP];
     const int i = threadIdx.x, t = blockIdx.y;
     const bool query = int(blockIdx.x) < heads;
@@ -76,6 +117,7 @@ __global__ void prepare_heads(const float *queries, const float *keys, const flo
 // angle is made in float64, since a float32 product of a long position loses its fraction.
 __global__ void rope_table(const i32 *start, const double *frequencies, float magnitude, float *cos,
                            float *sin, int pairs) {
+    take_turn();
     const int i = threadIdx.x, t = blockIdx.x;
     if (i >= pairs) return;
     const double angle = double(*start + t) * frequencies[i];
@@ -86,6 +128,7 @@ __global__ void rope_table(const i32 *start, const double *frequencies, float ma
 // Rotate (v[i], v[i + pairs]) of x [tokens, heads, size] in place; one block a token and head.
 __global__ void rotate_halves(float *x, const float *cos, const float *sin, int heads, int size,
                               int pairs) {
+    take_turn();
     float *v = x + (u64(blockIdx.y) * heads + blockIdx.x) * size;
     for (int i = threadIdx.x; i < pairs; i += blockDim.x) {
         const float c = cos[blockIdx.y * pairs + i], s = sin[blockIdx.y * pairs + i];
@@ -96,23 +139,27 @@ __global__ void rotate_halves(float *x, const float *cos, const float *sin, int 
 }
 
 __global__ void multiply_sigmoid(float *x, const float *gate, int count) {
+    take_turn();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) x[i] *= sigmoid(gate[i]);
 }
 
 __global__ void add(float *x, const float *y, int count) {
+    take_turn();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) x[i] += y[i];
 }
 
 // x[t] += bias for every row of `width` values.
 __global__ void add_bias(float *x, const float *bias, int width, int count) {
+    take_turn();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) x[i] += bias[i % width];
 }
 
 // x[t] += y[t] · sigmoid(gate[t]).
 __global__ void add_gated(float *x, const float *y, const float *gate, int width, int count) {
+    take_turn();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) x[i] = fmaf(y[i], sigmoid(gate[i / width]), x[i]);
 }
@@ -121,6 +168,7 @@ __global__ void add_gated(float *x, const float *y, const float *gate, int width
 // multiple of 32.
 __global__ void swiglu(const float *gate, const float *up, float *hidden, u8 *fixed, int columns,
                        int count) {
+    take_turn();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     const float value = silu(gate[i]) * up[i];
@@ -130,12 +178,14 @@ __global__ void swiglu(const float *gate, const float *up, float *hidden, u8 *fi
 }
 
 __global__ void copy(const float *source, float *target, int count) {
+    take_turn();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) target[i] = source[i];
 }
 
 // out[t] = x[t] then y[t]; widths n and m.
 __global__ void concatenate(const float *x, const float *y, float *out, int n, int m, int count) {
+    take_turn();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     const int t = i / (n + m), c = i % (n + m);

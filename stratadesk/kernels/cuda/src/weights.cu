@@ -12,7 +12,7 @@
 
 using Format = FORMAT;
 constexpr u32 WARPS = 4, GATED_WARPS = 16, DOWN_WARPS = 8;
-constexpr u32 MOST_USED = 32, LEAST_WIDTH = 4, NONE = ~0u;
+constexpr u32 MOST_USED = 32, LEAST_WIDTH = 4, LINE = 128, NONE = ~0u;
 constexpr int ROWS = 4;
 
 // Blocks of WARPS warps for which a multiprocessor shall have registers. Lanes that look values up wait
@@ -155,22 +155,24 @@ DEVICE void products(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32
     }
 }
 
-// Sums of N values over each `width` lanes of a warp. At the first STEPS distances a lane hands half of
-// its values over and keeps the sums of the others, so each lane ends with one of 2^STEPS pieces of
-// them, in v[0] on, and `width` >> STEPS lanes with the same. The order is that of a butterfly.
-template <int STEPS, int N> DEVICE void join_warp(float (&v)[N], u32 width) {
-    u32 distance = width / 2;
+// A lane hands HALF of its values over, to the lane `distance` away, and keeps the sums of the others.
+template <int HALF, int N> DEVICE void hand_over(float (&v)[N], u32 distance) {
+    const bool upper = threadIdx.x & distance;
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step, distance >>= 1) {
-        const bool upper = threadIdx.x & distance;
-#pragma unroll
-        for (int i = 0; i < N >> (step + 1); ++i) {
-            const float low = v[i], high = v[i + (N >> (step + 1))];
-            v[i] = (upper ? high : low) +
-                   __shfl_xor_sync(ALL_LANES, upper ? low : high, distance);
-        }
+    for (int i = 0; i < HALF; ++i) {
+        const float low = v[i], high = v[i + HALF];
+        v[i] = (upper ? high : low) + __shfl_xor_sync(ALL_LANES, upper ? low : high, distance);
     }
-    for (; distance; distance >>= 1)
+}
+
+// Sums of N values over each `width` lanes of a warp. At the first STEPS distances a lane hands half of
+// its values over, so each lane ends with one of 2^STEPS pieces of them, in v[0] on, and
+// `width` >> STEPS lanes with the same. The order is that of a butterfly.
+template <int STEPS, int N> DEVICE void join_warp(float (&v)[N], u32 width) {
+    static_assert(STEPS <= 2);
+    if constexpr (STEPS > 0) hand_over<N / 2>(v, width / 2);
+    if constexpr (STEPS > 1) hand_over<N / 4>(v, width / 4);
+    for (u32 distance = width >> (STEPS + 1); distance; distance >>= 1)
 #pragma unroll
         for (int i = 0; i < N >> STEPS; ++i) v[i] += __shfl_xor_sync(ALL_LANES, v[i], distance);
 }
@@ -179,6 +181,11 @@ template <int STEPS, int N> DEVICE void join_warp(float (&v)[N], u32 width) {
 // if another lane gives it out.
 DEVICE u32 own_piece(u32 width) {
     return threadIdx.x % (width / 4) ? NONE : threadIdx.x / (width / 4) % 4;
+}
+
+// The same for groups of any width, once join_lanes has gone over them.
+DEVICE u32 joined_piece(u32 width) {
+    return threadIdx.x % width < WARP ? own_piece(min(width, u32(WARP))) : NONE;
 }
 
 // The same over groups of any width. All threads of the block must come here; `scratch` is used up.
@@ -226,6 +233,23 @@ DEVICE Matrix matrix_of(const Matrices &all, u32 row) {
     return found;
 }
 
+// Whether a launch waits for memory more than for anything else: it is small, or takes a table to decode.
+// Others are slowed down by asking twice for what they read.
+DEVICE bool fetches_rows() { return OVERLAPS && (Format::TABLE || gridDim.x <= 900); }
+
+// Have the rows that this thread's group multiplies brought into the level-2 cache before its turn.
+DEVICE void fetch_rows(const Matrices &all, u32 columns, u32 width) {
+    const u32 group = blockIdx.x * (WARPS * WARP / width) + threadIdx.x / width;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        const u32 row = min(group * ROWS + r, all.ends[3] - 1);
+        const Matrix found = matrix_of(all, row);
+        const u8 *begin = found.weights + (row - found.begin) * row_bytes(columns);
+        for (u32 at = threadIdx.x % width * LINE; at < row_bytes(columns); at += width * LINE)
+            fetch_early(begin + at);
+    }
+}
+
 // y[t] = W x[t], then for the only matrix of a launch: times sigmoid(gate[t]), plus base[t], plus
 // what is in y already with `add`; base has y's shape. A null gate or base is none.
 template <int TOKENS>
@@ -240,6 +264,15 @@ DEVICE void multiply(const Matrices &all, const u8 *x, u32 columns, u32 tokens, 
         const u64 row = min(first + r, total - 1) - found.begin;
         rows[r] = kept(found.weights + row * row_bytes(columns));
     }
+    // What the sum needs besides is asked for first, if there is one token: nobody waits for it then.
+    const u32 own = joined_piece(width);
+    float opened = 0.0f, moved = 0.0f, before = 0.0f;
+    if (TOKENS == 1 && own != NONE && first + own < total) {
+        const u64 at = u64(all.token) * total + first + own;
+        if (gate) opened = gate[all.token];
+        if (base) moved = base[at];
+        if (add) before = all.outs[0][at];
+    }
     float sums[ROWS * TOKENS] = {};
     __shared__ float scratch[WARPS][ROWS * TOKENS];
     products<Format, TOKENS, ROWS>(rows, x, tokens, columns, lane, width, sums);
@@ -251,9 +284,9 @@ DEVICE void multiply(const Matrices &all, const u8 *x, u32 columns, u32 tokens, 
         if (t >= tokens) continue;
         const u64 at = u64(all.token + t) * found.rows + row - found.begin;
         float value = sums[t], *target = found.out + at;
-        if (gate) value = __fmul_rn(value, sigmoid(gate[all.token + t]));
-        if (base) value = __fadd_rn(base[at], value);
-        *target = add ? __fadd_rn(*target, value) : value;
+        if (gate) value = __fmul_rn(value, sigmoid(TOKENS == 1 ? opened : gate[all.token + t]));
+        if (base) value = __fadd_rn(TOKENS == 1 ? moved : base[at], value);
+        *target = add ? __fadd_rn(TOKENS == 1 ? before : *target, value) : value;
     }
 }
 
@@ -334,11 +367,12 @@ extern "C" {
         float *y3, u32 e0, u32 e1, u32 e2, u32 e3, const u8 *x, u32 columns, u32 tokens,          \
         u32 width, const float *gate, const float *base, int add) {                               \
         prepare_table<Format>();                                                                  \
-        for (u32 t = 0; t < (TOKENS == 1 ? 1 : tokens); t += TOKENS) {                            \
-            const Matrices all = {{w0, w1, w2, w3}, {y0, y1, y2, y3}, {e0, e1, e2, e3}, t};       \
-            multiply<TOKENS>(all, x + t * x_row_bytes(columns), columns,                          \
-                             min(u32(TOKENS), tokens - t), width, gate, base, add);               \
-        }                                                                                         \
+        Matrices all = {{w0, w1, w2, w3}, {y0, y1, y2, y3}, {e0, e1, e2, e3}, 0};                 \
+        if (fetches_rows()) fetch_rows(all, columns, width);                                      \
+        take_turn();                                                                              \
+        for (; all.token < (TOKENS == 1 ? 1 : tokens); all.token += TOKENS)                       \
+            multiply<TOKENS>(all, x + all.token * x_row_bytes(columns), columns,                  \
+                             min(u32(TOKENS), tokens - all.token), width, gate, base, add);       \
     }
 MULTIPLY(1, BLOCKS)
 MULTIPLY(4, 3)
@@ -348,6 +382,7 @@ MULTIPLY(4, 3)
         const u8 *gate, const u8 *up, const u8 *x, float *h, u8 *fixed, u32 rows, u32 columns,    \
         u32 tokens, u32 width) {                                                                  \
         prepare_table<Format>();                                                                  \
+        take_turn();                                                                              \
         for (u32 t = 0; t < (TOKENS == 1 ? 1 : tokens); t += TOKENS)                              \
             gated<TOKENS>(gate, up, x + t * x_row_bytes(columns), h + u64(t) * rows,              \
                           fixed ? fixed + t * fixed_row_bytes(rows) : nullptr, rows, columns,     \
@@ -363,6 +398,7 @@ __global__ void __launch_bounds__(GATED_WARPS *WARP, 1)
     expert_gated(const u64 *places, u32 parts, const i32 *chosen, u32 used, const u8 *x, float *h,
                  u8 *fixed, u32 rows, u32 columns, u32 width) {
     prepare_table<Format>();
+    take_turn();
     const u32 entry = blockIdx.y;
     const u64 *place = places + u64(chosen[entry]) * parts;
     const u8 *gate = reinterpret_cast<const u8 *>(place[0]);
@@ -377,6 +413,7 @@ __global__ void __launch_bounds__(WARPS *WARP, BLOCKS)
     expert_multiply(const u64 *places, u32 parts, u32 part, const i32 *chosen, u32 share,
                     const u8 *x, float *y, u32 rows, u32 columns, u32 width) {
     prepare_table<Format>();
+    take_turn();
     const u32 entry = blockIdx.y;
     const u8 *weight = reinterpret_cast<const u8 *>(places[u64(chosen[entry]) * parts + part]);
     const Matrices all = {{weight}, {y + u64(entry) * rows}, {rows, rows, rows, rows}, 0};
@@ -385,44 +422,53 @@ __global__ void __launch_bounds__(WARPS *WARP, BLOCKS)
 }
 
 // y[t] = sum over k of weights[t, k] · (D h[t · used + k]), D the down part of expert
-// chosen[t, k], in the router's order, plus what is in y with `add`; token t is blockIdx.y. A
-// block's warps deal the experts out among them; `width` is a warp's at most. y [tokens, rows].
+// chosen[t, k], in the router's order, plus beside[t] · sigmoid(gate[t]) unless those are null, plus
+// what is in y with `add`; token t is blockIdx.y. A block's warps deal the experts out among them;
+// `width` is a warp's at most. y and `beside` [tokens, rows].
 __global__ void __launch_bounds__(DOWN_WARPS *WARP, 2)
     expert_down(const u64 *places, u32 parts, const i32 *chosen, const float *weights, u32 used,
-                const u8 *h, float *y, u32 rows, u32 columns, u32 width, int add) {
+                const u8 *h, float *y, u32 rows, u32 columns, u32 width, const float *beside,
+                const float *gate, int add) {
     prepare_table<Format>();
-    __shared__ float values[MOST_USED][ROWS * WARP / LEAST_WIDTH];
+    take_turn();
+    __shared__ float values[MOST_USED][ROWS * WARP / LEAST_WIDTH], shares[MOST_USED];
     const u32 lanes = threadIdx.x % WARP, held = WARP / width * ROWS, token = blockIdx.y;
     const u32 within = lanes / width * ROWS, begin = blockIdx.x * held;
+    // What the sum needs besides is asked for first: nobody waits for it at the end.
+    const u32 row = begin + threadIdx.x;
+    const bool sums = threadIdx.x < held && row < rows;
+    const u64 at = u64(token) * rows + row;
+    const float other = sums && beside ? beside[at] : 0.0f, held_value = sums && add ? y[at] : 0.0f;
+    const float opened = sums && beside ? gate[token] : 0.0f;
+    if (threadIdx.x < used) shares[threadIdx.x] = weights[token * used + threadIdx.x];
 #pragma unroll 1
     for (u32 k = threadIdx.x / WARP; k < used; k += DOWN_WARPS) {
         const u32 entry = token * used + k;
         const u8 *down =
             reinterpret_cast<const u8 *>(places[u64(chosen[entry]) * parts + parts - 1]);
-        const u8 *at[ROWS];
+        const u8 *at_row[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
-            at[r] = kept(down + min(begin + within + r, rows - 1) * row_bytes(columns));
-        float sums[ROWS] = {};
-        products<Format, 1, ROWS>(at, h + entry * x_row_bytes(columns), 1, columns, lanes % width,
-                                  width, sums);
-        join_warp<2>(sums, width);
-        const u32 row = own_piece(width);
-        if (row != NONE) values[k][within + row] = sums[0];
+            at_row[r] = kept(down + min(begin + within + r, rows - 1) * row_bytes(columns));
+        float dots[ROWS] = {};
+        products<Format, 1, ROWS>(at_row, h + entry * x_row_bytes(columns), 1, columns,
+                                  lanes % width, width, dots);
+        join_warp<2>(dots, width);
+        const u32 piece = own_piece(width);
+        if (piece != NONE) values[k][within + piece] = dots[0];
     }
     __syncthreads();
-    const u32 row = begin + threadIdx.x;
-    if (threadIdx.x >= held || row >= rows) return;
+    if (!sums) return;
     float total = 0.0f;
-    for (u32 i = 0; i < used; ++i)
-        total = fmaf(weights[token * used + i], values[i][threadIdx.x], total);
-    float *target = y + u64(token) * rows + row;
-    *target = add ? __fadd_rn(*target, total) : total;
+    for (u32 i = 0; i < used; ++i) total = fmaf(shares[i], values[i][threadIdx.x], total);
+    if (beside) total = __fadd_rn(total, __fmul_rn(other, sigmoid(opened)));
+    y[at] = add ? __fadd_rn(held_value, total) : total;
 }
 
 // out[i] = row ids[i] of a matrix, decoded bit for bit as the reference does; i is blockIdx.y.
 __global__ void rows(const u8 *weight, const i32 *ids, float *out, u32 columns) {
     prepare_table<Format>();
+    take_turn();
     const u32 part = blockIdx.x * blockDim.x + threadIdx.x;
     if (part >= columns / Format::BLOCK * Format::LANES) return;
     decode<Format>(weight + u64(ids[blockIdx.y]) * row_bytes(columns), part,

@@ -41,7 +41,8 @@ class EmulatedOps(CudaOps):
 
 def emulated_device() -> Device:
     """A card that is none."""
-    return Device(0, "An emulated card", "sm_90", 8_192 * MIB, 4, EmulatedStream())
+    streams = EmulatedStream(), None, EmulatedStream(late=True)
+    return Device(0, "An emulated card", "sm_90", 8_192 * MIB, 4, *streams)
 
 
 class EmulatedBench(Bench):

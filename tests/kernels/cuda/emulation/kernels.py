@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cupy.cuda.runtime import CUDARuntimeError
+from cupy.cuda import runtime
 
 from stratadesk.kernels.cuda.programs import Program
 
@@ -89,23 +89,36 @@ def _wrapper(kernel: tuple[str, str]) -> str:
 class EmulatedStream:
     """Runs at once what is launched on it, or notes it for a graph.
 
-    With `failing`, a CUDA status, all that is asked of it fails.
+    One that is `late` keeps everything back until another stream waits for it. With `failing`, a
+    CUDA status, all that is asked of it fails.
     """
 
     ptr = 0
 
-    def __init__(self) -> None:
-        self.noted: list[Any] | None = None
+    def __init__(self, *, late: bool = False) -> None:
+        self.late = late
+        self.noted: list[Any] | None = [] if late else None
         self.failing = 0
 
     def synchronize(self) -> None:
         """Everything has been done already."""
         if self.failing:
-            raise CUDARuntimeError(self.failing)
+            raise runtime.CUDARuntimeError(self.failing)
 
     def record(self) -> "EmulatedStream":
-        """An event that has happened."""
+        """An event that happens once all launched so far is done."""
         return self
+
+    def wait_event(self, event: "EmulatedStream") -> None:
+        """Let what comes next come behind an event."""
+        if not event.late or event is self:
+            return
+        kept, event.noted = event.noted or [], []
+        for launch in kept:
+            if self.noted is None:
+                launch()
+            else:
+                self.noted.append(launch)
 
     def begin_capture(self) -> None:
         """Note launches from here on."""

@@ -36,7 +36,7 @@ typedef unsigned long long u64;
 struct alignas(8) uint2 { u32 x, y; };
 struct uint3 { u32 x, y, z; };
 struct alignas(16) uint4 { u32 x, y, z, w; };
-struct alignas(8) float2 { float x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
 struct alignas(16) float4 { float x, y, z, w; };
 
 constexpr int LANES_OF_A_WARP = 32;
@@ -241,6 +241,7 @@ template <class To, class From> static To bits_as(From value) {
 }
 static inline float __uint_as_float(u32 bits) { return bits_as<float>(bits); }
 static inline float __int_as_float(i32 bits) { return bits_as<float>(bits); }
+static inline i32 __float_as_int(float value) { return bits_as<i32>(value); }
 static inline u32 __float_as_uint(float value) { return bits_as<u32>(value); }
 static inline int __float2int_rn(float value) { return int(nearbyintf(value)); }
 static inline float __fmul_rn(float a, float b) { return a * b; }
@@ -255,6 +256,9 @@ static inline u32 __byte_perm(u32 a, u32 b, u32 selector) {
     for (int i = 0; i < 4; ++i) out |= u32(bytes >> (8 * ((selector >> (4 * i)) & 7)) & 255) << 8 * i;
     return out;
 }
+constexpr bool OVERLAPS = false;
+static inline void take_turn() {}
+static inline void fetch_early(const u8 *) {}
 static inline const u8 *kept(const u8 *address) { return address; }
 static inline u32 kept(u32 number) { return number; }
 static inline u32 own_lane() { return threadIdx.x % LANES_OF_A_WARP; }

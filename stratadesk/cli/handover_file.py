@@ -1,0 +1,117 @@
+"""The file in which the program hands over to itself: written, read once, and gone.
+
+An environment variable tells the new program which file is for it, so that other windows, and
+files that a crash has left, do not meddle.
+"""
+
+import json
+import os
+import time
+from collections.abc import MutableMapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stratadesk.errors import StrataDeskError
+from stratadesk.file_safety import replace_text
+from stratadesk.paths import folders
+
+if TYPE_CHECKING:
+    from stratadesk.tui.handover import Handover
+
+VARIABLE = "STRATADESK_HANDOVER"
+"""Names the number in the file's name."""
+
+FORMAT = 1
+FRESH_S = 600.0
+"""Seconds within which a program starts again; a file that is older is nobody's any more."""
+
+
+class HandoverError(StrataDeskError):
+    """A chat that was handed over and does not arrive."""
+
+    title = "Chat not kept"
+    usual_remedy = "The chat starts empty; ask again."
+
+
+def write_handover(handover: "Handover") -> Path:
+    """Write the file, which only this user may read, and return its path.
+
+    Raises:
+        StrataDeskError: it cannot be written.
+    """
+    from stratadesk.engine.plain_objects import plain
+
+    path = _path(os.getpid())
+    text = json.dumps({"format": FORMAT, "at": time.time(), "handover": plain(handover)})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    except OSError as error:
+        raise StrataDeskError(
+            f"The chat cannot be kept in {path}: {error.strerror}.",
+            "Give this user the right to write there, and try again.",
+        ) from None
+    _forget_old_ones(path.parent)
+    try:
+        replace_text(path, text)
+    except StrataDeskError:
+        path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def naming(path: Path) -> dict[str, str]:
+    """Return what the environment of the new program has to say."""
+    return {VARIABLE: path.stem.partition("-")[2]}
+
+
+def take_handover(environment: MutableMapping[str, str] = os.environ) -> "Handover | None":
+    """Return what was handed over to this program, None where nothing was; the file is removed.
+
+    Raises:
+        HandoverError: it cannot be read, is damaged, or is an old one.
+    """
+    number = environment.pop(VARIABLE, "")
+    if not (number.isascii() and number.isdigit()):
+        return None
+    path = _path(int(number))
+    try:
+        written = path.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise HandoverError(f"The chat from before cannot be read: {why}.") from None
+    finally:
+        with suppress(OSError):
+            path.unlink()
+    return _read(written)
+
+
+def _read(written: str) -> "Handover":
+    from stratadesk.engine.plain_objects import made
+    from stratadesk.tui.handover import Handover
+
+    try:
+        fields: dict[str, Any] = dict(json.loads(written))
+        known, fresh = fields["format"] == FORMAT, abs(time.time() - fields["at"]) < FRESH_S
+        handover: Handover | None = None
+        if known and fresh:
+            handover = made(Handover, fields["handover"])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        words = " ".join(str(error).split())
+        raise HandoverError(f"The chat from before is damaged: {words}.") from None
+    if handover is None:
+        raise HandoverError("The chat from before is too old, or of another version.")
+    return handover
+
+
+def _forget_old_ones(folder: Path) -> None:
+    """Remove what programs have left that could not start: chats are private."""
+    for path in folder.glob("handover-*.json"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > FRESH_S:
+                path.unlink()
+
+
+def _path(number: int) -> Path:
+    return folders().state / f"handover-{number}.json"
