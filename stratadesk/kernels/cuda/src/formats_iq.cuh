@@ -65,13 +65,14 @@ template <int ENTRIES, int SIGN_BITS, u32 SELECTORS> struct Signed : Strips256 {
         return load32(reinterpret_cast<const u8 *>(table) + place);
     }
     static DEVICE u32 grid_at(const u32 *table, u32 place) { return word_at(table + GRID, place); }
-    // The selectors for the signs from bit `at` of `word` on.
-    static DEVICE u32 selectors_at(const u32 *table, u32 word, int at) {
-        const u32 moved = at < 7 ? word << (7 - at) : word >> (at - 7);
-        const u32 selectors =
-            word_at(table, (moved & ((PATTERNS - 1) << 7)) | 4 * own_lane());
-        if (SIGN_BITS == 7) return selectors;
-        return selectors ^ ((at < 24 ? word << (23 - at) : word >> (at - 23)) & 0x40000000u);
+    // `word` moved so that its signs from bit `at` on begin at bit 7; the selectors of the lower seven;
+    // and those of the last four values, with the eighth sign if it does not follow.
+    static DEVICE u32 moved(u32 word, int at) { return at < 7 ? word << (7 - at) : word >> (at - 7); }
+    static DEVICE u32 selectors_at(const u32 *table, u32 moved) {
+        return word_at(table, (moved & ((PATTERNS - 1) << 7)) | 4 * own_lane());
+    }
+    static DEVICE u32 last_four(u32 selectors, u32 moved) {
+        return SIGN_BITS == 7 ? selectors >> 16 : selectors >> 16 ^ (moved & 0x4000u);
     }
 };
 
@@ -84,11 +85,12 @@ template <int ENTRIES, int SIGN_BITS> struct Signed2 : Signed<ENTRIES, SIGN_BITS
         Base::fill_with(table, grid);
         if (threadIdx.x == 0) table[TABLE - 1] = IQ2_MAGNITUDES;
     }
-    // Eight values: the entry at a place of the grid, and selectors for their signs.
-    static DEVICE void choose(const u32 *table, u32 entry, u32 signs, u32 *q) {
-        const u32 selectors = Base::grid_at(table, entry) ^ signs, magnitudes = table[TABLE - 1];
+    // Eight values: the entry at a place of the grid, and the signs from bit `at` of a word on.
+    static DEVICE void choose(const u32 *table, u32 entry, u32 word, int at, u32 *q) {
+        const u32 moved = Base::moved(word, at), magnitudes = table[TABLE - 1];
+        const u32 selectors = Base::grid_at(table, entry) ^ Base::selectors_at(table, moved);
         q[0] = permute(magnitudes, IQ2_NEGATIVES, selectors);
-        q[1] = permute(magnitudes, IQ2_NEGATIVES, selectors >> 16);
+        q[1] = permute(magnitudes, IQ2_NEGATIVES, Base::last_four(selectors, moved));
     }
 };
 
@@ -100,10 +102,11 @@ template <int ENTRIES, int SIGN_BITS> struct Signed3 : Signed<ENTRIES, SIGN_BITS
     static DEVICE u32 choose_four(u32 magnitudes, u32 selectors) {
         return permute(magnitudes, 0x01010100u - magnitudes, selectors);
     }
-    // Eight values: the entries at two places of the grid, and selectors for their signs.
-    static DEVICE void choose(const u32 *table, u32 first, u32 second, u32 signs, u32 *q) {
-        q[0] = choose_four(Base::grid_at(table, first), signs);
-        q[1] = choose_four(Base::grid_at(table, second), signs >> 16);
+    // Eight values: the entries at two places of the grid, and the signs from bit `at` of a word on.
+    static DEVICE void choose(const u32 *table, u32 first, u32 second, u32 word, int at, u32 *q) {
+        const u32 moved = Base::moved(word, at), selectors = Base::selectors_at(table, moved);
+        q[0] = choose_four(Base::grid_at(table, first), selectors);
+        q[1] = choose_four(Base::grid_at(table, second), Base::last_four(selectors, moved));
     }
 };
 
@@ -120,8 +123,7 @@ struct IQ2_XXS : Signed2<256, 7> {
         load_behind_two<2>(block, 8 * lane, words);
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-            choose(table, place_of<8>(words[0], 8 * k), selectors_at(table, words[1], 7 * k),
-                   q + 2 * k);
+            choose(table, place_of<8>(words[0], 8 * k), words[1], 7 * k, q + 2 * k);
         scale[0] = half_to_float(load16(block)) * and_half(words[1] >> 28) * 0.25f;
     }
 };
@@ -143,8 +145,7 @@ struct IQ2_XS : Signed2<512, 7> {
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             const int at = 16 * (k % 2);
-            choose(table, place_of<9>(words[k / 2], at), selectors_at(table, words[k / 2], at + 9),
-                   q + 2 * k);
+            choose(table, place_of<9>(words[k / 2], at), words[k / 2], at + 9, q + 2 * k);
         }
         strip_scales(half_to_float(load16(block)), block[66 + lane], scale);
     }
@@ -161,7 +162,7 @@ struct IQ2_S : Signed2<1024, 8> {
 #pragma unroll
         for (int k = 0; k < 4; ++k)
             choose(table, place_of<8>(low, 8 * k) | ((high >> (2 * k)) & 0xc00u),
-                   selectors_at(table, signs, 8 * k), q + 2 * k);
+                   signs, 8 * k, q + 2 * k);
         strip_scales(half_to_float(load16(block)), block[74 + lane], scale);
     }
 };
@@ -179,7 +180,7 @@ struct IQ3_XXS : Signed3<256, 7> {
         for (int k = 0; k < 4; ++k) {
             const int at = 16 * (k % 2);
             choose(table, place_of<8>(indices[k / 2], at), place_of<8>(indices[k / 2], at + 8),
-                   selectors_at(table, packed, 7 * k), q + 2 * k);
+                   packed, 7 * k, q + 2 * k);
         }
         scale[0] = half_to_float(load16(block)) * and_half(packed >> 28) * 0.5f;
     }
@@ -203,7 +204,7 @@ struct IQ3_S : Signed3<512, 8> {
 #pragma unroll
             for (int k = 0; k < 2; ++k)
                 choose(table, place_of<9>(pairs[k], 0), place_of<9>(pairs[k], 16),
-                       selectors_at(table, signs, 16 * half + 8 * k), q + 4 * half + 2 * k);
+                       signs, 16 * half + 8 * k, q + 4 * half + 2 * k);
         }
         const u32 nibble = (block[106 + lane / 2] >> (4 * (lane % 2))) & 15u;
         scale[0] = half_to_float(load16(block)) * byte_to_float(1u + 2u * nibble, 0, 0.0f);

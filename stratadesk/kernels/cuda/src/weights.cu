@@ -15,6 +15,10 @@ constexpr u32 WARPS = 4, GATED_WARPS = 16, DOWN_WARPS = 8;
 constexpr u32 MOST_USED = 32, LEAST_WIDTH = 4, LINE = 128, NONE = ~0u;
 constexpr int ROWS = 4;
 
+// Blocks of WARPS warps for which a multiprocessor shall have registers. Lanes that look values up wait
+// for shared memory, too, and need another block to fill the time; four leave 128 registers each.
+constexpr int BLOCKS = Format::TABLE > 0 ? 5 : 4;
+
 DEVICE u64 row_bytes(u32 columns) { return u64(columns / Format::BLOCK) * Format::BYTES; }
 
 // Bytes of a row of x: fixed point, or float32.
@@ -132,24 +136,22 @@ DEVICE void add_fixed_part(const u8 *const (&rows)[ROWS], const u8 *x, u32 token
 }
 
 // sums[r · TOKENS + t] = rows[r] · x[t] over the parts of lane `lane` of a group of `width` lanes, a
-// multiple of LANES: a lane has the same place in every block. Tokens beyond the last are left out.
+// multiple of LANES, which take all parts at once or whole tiles of x: a lane has the same place in
+// every block, and in every tile. Tokens beyond the last are left out.
 template <class F, int TOKENS, int ROWS>
 DEVICE void products(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32 columns, u32 lane,
                      u32 width, float (&sums)[ROWS * TOKENS]) {
-    const u32 blocks = columns / F::BLOCK, within = lane % F::LANES;
-    if constexpr (!F::INTEGERS) {
-        for (u32 block = lane; block < blocks; block += width)
-            add_float_part<F, TOKENS, ROWS>(rows, x, tokens, columns, block, sums);
-    } else if constexpr (F::BLOCK == FIXED_TILE) {
-        const Places<F> places = places_from<F>(F::at(within, 0));
-        for (u32 block = lane / F::LANES; block < blocks; block += width / F::LANES)
-            add_fixed_part<F, TOKENS, ROWS>(rows, x + block * FIXED_TILE_BYTES, tokens, columns,
+    const u32 blocks = columns / F::BLOCK, first = lane / F::LANES, step = width / F::LANES;
+    if constexpr (F::INTEGERS) {
+        constexpr u32 X_BYTES = F::BLOCK * FIXED_TILE_BYTES / FIXED_TILE;
+        const u32 within = lane % F::LANES;
+        const Places<F> places = places_from<F>(first * F::BLOCK + F::at(within, 0));
+        for (u32 block = first; block < blocks; block += step)
+            add_fixed_part<F, TOKENS, ROWS>(rows, x + (block - first) * X_BYTES, tokens, columns,
                                             block, within, places, sums);
     } else {
-        for (u32 block = lane / F::LANES; block < blocks; block += width / F::LANES)
-            add_fixed_part<F, TOKENS, ROWS>(rows, x, tokens, columns, block, within,
-                                            places_from<F>(block * F::BLOCK + F::at(within, 0)),
-                                            sums);
+        for (u32 block = first; block < blocks; block += step)
+            add_float_part<F, TOKENS, ROWS>(rows, x, tokens, columns, block, sums);
     }
 }
 
@@ -359,8 +361,8 @@ template <class F> DEVICE void decode(const u8 *row, u32 part, float *out) {
 extern "C" {
 
 // Up to eight tokens are taken TOKENS at a time: more would need too many registers.
-#define MULTIPLY(TOKENS, BLOCKS)                                                                  \
-    __global__ void __launch_bounds__(WARPS *WARP, BLOCKS) multiply_##TOKENS(                     \
+#define MULTIPLY(TOKENS, AT_ONCE)                                                                 \
+    __global__ void __launch_bounds__(WARPS *WARP, AT_ONCE) multiply_##TOKENS(                    \
         const u8 *w0, const u8 *w1, const u8 *w2, const u8 *w3, float *y0, float *y1, float *y2,  \
         float *y3, u32 e0, u32 e1, u32 e2, u32 e3, const u8 *x, u32 columns, u32 tokens,          \
         u32 width, const float *gate, const float *base, int add) {                               \
@@ -372,7 +374,7 @@ extern "C" {
             multiply<TOKENS>(all, x + all.token * x_row_bytes(columns), columns,                  \
                              min(u32(TOKENS), tokens - all.token), width, gate, base, add);       \
     }
-MULTIPLY(1, 4)
+MULTIPLY(1, BLOCKS)
 MULTIPLY(4, 3)
 
 #define GATED(TOKENS)                                                                             \
@@ -407,7 +409,7 @@ __global__ void __launch_bounds__(GATED_WARPS *WARP, 1)
 }
 
 // Entry s: y[s] = W x[s / share] of part `part` of expert chosen[s]; y [entries, rows].
-__global__ void __launch_bounds__(WARPS *WARP, 4)
+__global__ void __launch_bounds__(WARPS *WARP, BLOCKS)
     expert_multiply(const u64 *places, u32 parts, u32 part, const i32 *chosen, u32 share,
                     const u8 *x, float *y, u32 rows, u32 columns, u32 width) {
     prepare_table<Format>();
