@@ -26,7 +26,12 @@ FORMAT = 1
 FRESH_S = 600.0
 """Seconds within which a program starts again; a file that is older is nobody's any more."""
 
-ASK_AGAIN = "The chat starts empty; ask again."
+
+class HandoverError(StrataDeskError):
+    """A chat that was handed over and does not arrive."""
+
+    title = "Chat not kept"
+    usual_remedy = "The chat starts empty; ask again."
 
 
 def write_handover(handover: "Handover") -> Path:
@@ -65,7 +70,7 @@ def take_handover(environment: MutableMapping[str, str] = os.environ) -> "Handov
     """Return what was handed over to this program, None where nothing was; the file is removed.
 
     Raises:
-        StrataDeskError: it cannot be read, is damaged, or is an old one.
+        HandoverError: it cannot be read, is damaged, or is an old one.
     """
     number = environment.pop(VARIABLE, "")
     if not (number.isascii() and number.isdigit()):
@@ -75,14 +80,14 @@ def take_handover(environment: MutableMapping[str, str] = os.environ) -> "Handov
         written = path.read_text("utf-8")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise StrataDeskError(f"The chat in {path} cannot be read: {why}.", ASK_AGAIN) from None
+        raise HandoverError(f"The chat from before cannot be read: {why}.") from None
     finally:
         with suppress(OSError):
             path.unlink()
-    return _read(written, path)
+    return _read(written)
 
 
-def _read(written: str, path: Path) -> "Handover":
+def _read(written: str) -> "Handover":
     from stratadesk.engine.plain_objects import made
     from stratadesk.tui.handover import Handover
 
@@ -94,9 +99,9 @@ def _read(written: str, path: Path) -> "Handover":
             handover = made(Handover, fields["handover"])
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         words = " ".join(str(error).split())
-        raise StrataDeskError(f"The chat in {path} is damaged: {words}.", ASK_AGAIN) from None
+        raise HandoverError(f"The chat from before is damaged: {words}.") from None
     if handover is None:
-        raise StrataDeskError(f"The chat in {path} is not one of this start.", ASK_AGAIN)
+        raise HandoverError("The chat from before is too old, or of another version.")
     return handover
 
 

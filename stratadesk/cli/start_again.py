@@ -56,7 +56,12 @@ else:
 
         Python sees to its own files.
         """
-        for name in os.listdir("/dev/fd"):
-            with suppress(OSError):
-                if int(name) > 2:
-                    os.set_inheritable(int(name), False)
+        with suppress(OSError):
+            for number in map(int, os.listdir("/dev/fd")):
+                if number > 2:
+                    _close_one_at_exec(number)
+
+    def _close_one_at_exec(number: int) -> None:
+        # The one that the list itself was read by is closed already.
+        with suppress(OSError):
+            os.set_inheritable(number, False)

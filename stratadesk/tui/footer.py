@@ -21,7 +21,8 @@ def footer(
     """
     needs_reload = control.waits_for_reload or state.may_load_again
     card = _card_items(state, control) if state.settings and state.lost is None else ()
-    reload = (KeyItem("reload", "app.reload", weight=7),) if needs_reload else ()
+    says = "start again" if state.lost is not None else ""
+    reload = (KeyItem("reload", "app.reload", weight=7, says=says),) if needs_reload else ()
     return (
         KeyItem("help", "app.show_help", weight=HELP),
         KeyItem("model", "app.choose_model", weight=3 if not card else 1),

@@ -39,12 +39,16 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One piece of a transcript: exactly one of the four is there."""
+    """One piece of a transcript: exactly one of the four is there.
+
+    `times` is how often the failure has happened, one time after the other.
+    """
 
     said: Written | None = None
     answered: Answered | None = None
     remark: str | None = None
     failure: Failure | None = None
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.ports import Prospect
 from stratadesk.tui.reload_choices import RELOAD_CHOICES
 from stratadesk.tui.sanitise import safe_line
+from stratadesk.tui.widgets.failure_card import STARTS_AGAIN
 from stratadesk.tui.widgets.settings_table import SettingRow
 from stratadesk.units import mib
 
@@ -44,18 +45,23 @@ def settings_rows(
     )
 
 
+def _ways_to_reload(state: MonitorState) -> str:
+    reload = find_key("reload").caption
+    if state.lost is not None:
+        return f"{reload} {STARTS_AGAIN}."
+    load_s = state.model.load_s if state.model else 0.0
+    took = f" (it took {milliseconds(load_s)})" if load_s else ""
+    other = find_key("model").caption
+    return f"{reload} loads the model again{took}, {other} another; the chat stays."
+
+
 def reload_words(
     state: MonitorState, control: LiveControl, prospect: Prospect | None
 ) -> tuple[str, str]:
     """Say what a reload would give, and which key does it; both empty when nothing waits."""
     if not control.waits_for_reload:
         return "", ""
-    load_s = state.model.load_s if state.model else 0.0
-    took = f" (it took {milliseconds(load_s)})" if load_s else ""
-    again = (
-        f"{find_key('reload').caption} loads the model again{took}, "
-        f"{find_key('model').caption} another; the chat stays."
-    )
+    again = _ways_to_reload(state)
     if prospect is None:
         return "What it gives is being worked out …", again
     if prospect.trouble:

@@ -28,7 +28,7 @@ def sigmoid(x: npt.NDArray[np.float32]) -> Doubles:
     return 1 / (1 + np.exp(-x.astype(np.float64)))
 
 
-@pytest.mark.parametrize("width", [2_048, 128, 33, 1])
+@pytest.mark.parametrize("width", [8_192, 2_048, 384, 128, 33, 1])
 @pytest.mark.parametrize("gate", ["", "silu", "sigmoid"])
 def test_rms_norms(bench: Bench, width: int, gate: str) -> None:
     rng = np.random.default_rng(width)

@@ -224,7 +224,7 @@ async def test_nothing_is_said_of_a_card_that_is_lost(still: float) -> None:
         await app.chat_screen.apply(SCENES["gpu-lost"](still))
         await pilot.pause()
         text = text_of(app)
-        assert "F8 reload" in text
+        assert "F8 start again" in text
         for stale in ("Video memory", "Free, 60 s", "Slot hits", "F4/F5"):
             assert stale not in text, stale
 

@@ -63,7 +63,7 @@ WORDS = {
         "This goes away by itself after 5 s above the reserve.",
         "free EMPTY     0",
     ),
-    "gpu-lost": ("GPU LOST", "CUDA error 719", "F8 starts StrataDesk again", "F8 reload"),
+    "gpu-lost": ("GPU LOST", "CUDA error 719", "F8 starts StrataDesk again", "F8 start again"),
     "no-gpu": ("● READY", "Memory", "StrataDesk", "KV cache"),
 }
 
@@ -75,7 +75,7 @@ ALWAYS = {
     "decoding": ("WRITING", "tok/s", "Video memory", "F4/F5 reserve 590"),
     "low": ("! LOW", "gives 64 MiB", "Video memory", "F4/F5 reserve 590"),
     "zero-wddm": ("!!! EMPTY", "No free video memory: 0 MiB", "press F5"),
-    "gpu-lost": ("GPU LOST", "F8 starts StrataDesk", "F8 reload"),
+    "gpu-lost": ("GPU LOST", "F8 starts StrataDesk", "F8 start again"),
     "no-gpu": ("READY", "Memory", "StrataDesk"),
 }
 """What each state says at every size, small ones included."""

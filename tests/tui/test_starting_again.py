@@ -82,6 +82,8 @@ async def test_the_whole_chat_stands_there_again_and_goes_on() -> None:
     engine, kept = ScriptedEngine(), Kept()
     app = app_of(engine, kept)
     async with app.run_test(size=SIZE) as pilot:
+        engine.say(script.failure(None), script.failure(None))
+        await wait_for_text(pilot, "Chat template failed · again")
         first = await ask(pilot, engine, "one")
         engine.say(
             script.thought(first, "Hm."),
@@ -132,6 +134,7 @@ async def test_the_whole_chat_stands_there_again_and_goes_on() -> None:
         order = [
             next(n for n, row in enumerate(shown) if mark in row)
             for mark in (
+                "Chat template failed · again",
                 "one",
                 "Thought for",
                 "Some bold text",
@@ -242,7 +245,9 @@ async def test_what_was_chosen_since_the_start_is_handed_over() -> None:
         assert "F8 starts StrataDesk again and keeps the chat" in text_of(app)
         await pilot.press("f9")
         await wait_for_text(pilot, "K      KV cache")
-        await pilot.press("k", "f8")
+        await pilot.press("k")
+        await wait_for_text(pilot, "F8 starts StrataDesk again and keeps the chat.")
+        await pilot.press("f8")
         await wait_until(pilot, lambda: not app.is_running, "the app has left")
     handover = kept.handovers[0]
     assert handover.settings == replace(EngineSettings(), kv_format=KvFormat.Q8_0)

@@ -18,6 +18,9 @@ from stratadesk.kernels.cuda.tensors import DeviceTensor
 
 __all__ = ["MOST_TOKENS", "SUPPORTED", "CudaOps", "DeviceExperts", "DeviceRope"]
 
+WIDE = 4 * WARP
+"""Values that a warp takes at once where it takes four a lane."""
+
 SUPPORTED = ("qwen35moe", "qwen3moe", "qwen3")
 """Architectures whose operations are all here."""
 
@@ -48,6 +51,10 @@ class CudaOps(ProductOps, MixerOps, DeltaOps, SamplingOps):
     ) -> DeviceTensor:
         width = weight.size
         out = self.workspace.tensor_and_fixed(*x.shape)
+        if not kind and x.shape[0] * width == x.size and width % WIDE == 0 and width <= 64 * WIDE:
+            form, given = ((x.shape[0],), min(1_024, width // 4)), (x, weight, out, out.fixed)
+            self._launch(programs.VECTORS, "rms_norm_wide", *form, *given, width, float(eps))
+            return out
         if width % WARP:
             out = DeviceTensor(out.address, out.shape)
         threads = min(1_024, -(-width // WARP) * WARP)

@@ -21,15 +21,15 @@ STARTS_AGAIN = "starts StrataDesk again and keeps the chat"
 
 
 class FailureCard(Vertical):
-    """Stands in the chat where the answer would have been."""
+    """Stands in the chat where the answer would have been; `times` is how often it happened."""
 
     class ChatmlWanted(Message):
         """The user wants the answer with ChatML instead of the model's template."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, times: int = 1) -> None:
         super().__init__()
         self.failure = failure
-        self._times = 1
+        self.times = times
         self._title = Static(self._title_words, classes="title", markup=False)
 
     def compose(self) -> ComposeResult:
@@ -44,12 +44,12 @@ class FailureCard(Vertical):
 
     def again(self) -> None:
         """Say that the same has happened once more."""
-        self._times += 1
+        self.times += 1
         self._title.update(self._title_words)
 
     @property
     def _title_words(self) -> str:
-        again = {1: "", 2: " · again"}.get(self._times, f" · again, {self._times:,} times")
+        again = {1: "", 2: " · again"}.get(self.times, f" · again, {self.times:,} times")
         return f"✗ {safe_text(self.failure.title)}{again}"
 
     def on_mount(self) -> None:

@@ -88,7 +88,8 @@ class Transcript(Bare, Remeasured, VerticalScroll, can_focus=False):
                 await self.add(answer)
                 await answer.replay(turn.answered)
             elif turn.failure is not None:
-                await self.add(FailureCard(replace(turn.failure, offers_chatml=False)))
+                failure = replace(turn.failure, offers_chatml=False)
+                await self.add(FailureCard(failure, turn.times))
             elif turn.remark is not None:
                 await self.add(Notice(turn.remark))
 
@@ -130,4 +131,4 @@ def _record(turn: Turn) -> handover.Turn:
         case Notice():
             return handover.Turn(remark=turn.sentence)
         case FailureCard():
-            return handover.Turn(failure=turn.failure)
+            return handover.Turn(failure=turn.failure, times=turn.times)

@@ -76,9 +76,8 @@ DEVICE float block_sum(float value, float *scratch) {
     __syncthreads();
     if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
     __syncthreads();
-    float total = 0.0f;
-    for (int warp = 0; warp < warps; ++warp) total += scratch[warp];
-    return total;
+    const int lane = threadIdx.x % WARP;
+    return warp_sum(lane < warps ? scratch[lane] : 0.0f);
 }
 
 // The largest value of a block, in every thread.
@@ -88,9 +87,7 @@ DEVICE float block_max(float value, float *scratch) {
     __syncthreads();
     if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
     __syncthreads();
-    float largest = scratch[0];
-    for (int warp = 1; warp < warps; ++warp) largest = fmaxf(largest, scratch[warp]);
-    return largest;
+    return warp_max(scratch[min(int(threadIdx.x) % WARP, warps - 1)]);
 }
 
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }

@@ -46,6 +46,44 @@ __global__ void __launch_bounds__(1024, 1)
         finish(i, row[i], weight[i], kind ? gate[begin + i] : 0.0f);
 }
 
+// The same without a gate for rows of a multiple of 128 values, at most 8 for each thread; `fixed` is in
+// rows of as many. A thread takes four side by side.
+__global__ void __launch_bounds__(1024, 1)
+    rms_norm_wide(const float *x, const float *weight, float *out, u8 *fixed, int width, float eps) {
+    constexpr int HELD = 2;
+    __shared__ float scratch[WARP];
+    const u64 row = u64(blockIdx.x) * width;
+    float4 values[HELD], weights[HELD];
+#pragma unroll
+    for (int k = 0; k < HELD; ++k) {
+        const int i = 4 * (threadIdx.x + k * blockDim.x);
+        if (i < width) weights[k] = *reinterpret_cast<const float4 *>(weight + i);
+    }
+    take_turn();
+    float squares = 0.0f;
+#pragma unroll
+    for (int k = 0; k < HELD; ++k) {
+        const int i = 4 * (threadIdx.x + k * blockDim.x);
+        if (i >= width) continue;
+        values[k] = *reinterpret_cast<const float4 *>(x + row + i);
+        squares = fmaf(values[k].x, values[k].x, squares);
+        squares = fmaf(values[k].y, values[k].y, squares);
+        squares = fmaf(values[k].z, values[k].z, squares);
+        squares = fmaf(values[k].w, values[k].w, squares);
+    }
+    const float factor = 1.0f / sqrtf(block_sum(squares, scratch) / float(width) + eps);
+#pragma unroll
+    for (int k = 0; k < HELD; ++k) {
+        const int i = 4 * (threadIdx.x + k * blockDim.x);
+        if (i >= width) continue;
+        const float4 v = values[k], w = weights[k];
+        const float4 normed = {v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z,
+                               v.w * factor * w.w};
+        *reinterpret_cast<float4 *>(out + row + i) = normed;
+        if (fixed) write_fixed(fixed + blockIdx.x * fixed_row_bytes(width), i, normed);
+    }
+}
+
 // x [tokens, columns] in fixed point; a thread a value, columns a multiple of 32.
 __global__ void fix(const float *x, u8 *fixed, int columns, int count) {
     take_turn();

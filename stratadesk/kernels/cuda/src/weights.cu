@@ -153,22 +153,24 @@ DEVICE void products(const u8 *const (&rows)[ROWS], const u8 *x, u32 tokens, u32
     }
 }
 
-// Sums of N values over each `width` lanes of a warp. At the first STEPS distances a lane hands half of
-// its values over and keeps the sums of the others, so each lane ends with one of 2^STEPS pieces of
-// them, in v[0] on, and `width` >> STEPS lanes with the same. The order is that of a butterfly.
-template <int STEPS, int N> DEVICE void join_warp(float (&v)[N], u32 width) {
-    u32 distance = width / 2;
+// A lane hands HALF of its values over, to the lane `distance` away, and keeps the sums of the others.
+template <int HALF, int N> DEVICE void hand_over(float (&v)[N], u32 distance) {
+    const bool upper = threadIdx.x & distance;
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step, distance >>= 1) {
-        const bool upper = threadIdx.x & distance;
-#pragma unroll
-        for (int i = 0; i < N >> (step + 1); ++i) {
-            const float low = v[i], high = v[i + (N >> (step + 1))];
-            v[i] = (upper ? high : low) +
-                   __shfl_xor_sync(ALL_LANES, upper ? low : high, distance);
-        }
+    for (int i = 0; i < HALF; ++i) {
+        const float low = v[i], high = v[i + HALF];
+        v[i] = (upper ? high : low) + __shfl_xor_sync(ALL_LANES, upper ? low : high, distance);
     }
-    for (; distance; distance >>= 1)
+}
+
+// Sums of N values over each `width` lanes of a warp. At the first STEPS distances a lane hands half of
+// its values over, so each lane ends with one of 2^STEPS pieces of them, in v[0] on, and
+// `width` >> STEPS lanes with the same. The order is that of a butterfly.
+template <int STEPS, int N> DEVICE void join_warp(float (&v)[N], u32 width) {
+    static_assert(STEPS <= 2);
+    if constexpr (STEPS > 0) hand_over<N / 2>(v, width / 2);
+    if constexpr (STEPS > 1) hand_over<N / 4>(v, width / 4);
+    for (u32 distance = width >> (STEPS + 1); distance; distance >>= 1)
 #pragma unroll
         for (int i = 0; i < N >> STEPS; ++i) v[i] += __shfl_xor_sync(ALL_LANES, v[i], distance);
 }
@@ -228,6 +230,10 @@ DEVICE Matrix matrix_of(const Matrices &all, u32 row) {
             found = {all.weights[k], all.outs[k], all.ends[k - 1], all.ends[k] - all.ends[k - 1]};
     return found;
 }
+
+// Whether a launch waits for memory more than for anything else: it is small, or takes a table to decode.
+// Others are slowed down by asking twice for what they read.
+DEVICE bool fetches_rows() { return OVERLAPS && (Format::TABLE || gridDim.x <= 900); }
 
 // Have the rows that this thread's group multiplies brought into the level-2 cache before its turn.
 DEVICE void fetch_rows(const Matrices &all, u32 columns, u32 width) {
@@ -360,7 +366,7 @@ extern "C" {
         u32 width, const float *gate, const float *base, int add) {                               \
         prepare_table<Format>();                                                                  \
         Matrices all = {{w0, w1, w2, w3}, {y0, y1, y2, y3}, {e0, e1, e2, e3}, 0};                 \
-        if constexpr (OVERLAPS) fetch_rows(all, columns, width);                                  \
+        if (fetches_rows()) fetch_rows(all, columns, width);                                      \
         take_turn();                                                                              \
         for (; all.token < (TOKENS == 1 ? 1 : tokens); all.token += TOKENS)                       \
             multiply<TOKENS>(all, x + all.token * x_row_bytes(columns), columns,                  \
