@@ -44,15 +44,11 @@ MISSING_BARRIERS = (
     *(
         Mutation(
             "delta_net.cu",
-            f"    __syncthreads();\n\n{after}",
-            after,
+            f"__syncthreads();\n    {following}<",
+            f"{following}<",
             lambda bench: delta.test_a_delta_net_is_one_kernel(bench, delta.SHAPES[1]),
         )
-        for after in (
-            "#pragma unroll 1\n    for (int t = warp;",
-            "    const int group",
-            "    // The memory is stored last",
-        )
+        for following in ("normalise", "apply_rule", "write_outputs")
     ),
 )
 """A card may hide these for a long time; the emulator's order of turns does not."""

@@ -63,80 +63,127 @@ DEVICE void convolve(Rows<WIDTH> &rows, const float *u, const float *weight, con
     for (int j = 0; j < past; ++j) after[j * channels] = rows.at[tokens + j][column];
 }
 
-// One block a value head, from the projections to what the output's product reads. Per token:
-//     M = fade · M;  delta = rate · (v - M'k);  M = M + k delta';  out = M'q
-// Both sums over keys are made of M as it was, in one go: out = fade · M'q + (k'q) · delta.
-//
-// `u` [tokens, channels] holds q and k of all key heads, then v of all value heads. Without `weight`
-// they are convolved already; with it [channels, taps], see `convolve`, the histories of 2 sides being
-// [taps - 1, channels]. `key_head_of` names a head's key head k as k if this block writes the history
-// of its q and k, as ~k if another does.
-// `beta` and `alpha` [tokens, value_heads] are made to rate and decay with `dt` and `a` [value_heads];
-// those null: they are rate and decay already.
-// With `norm` [SIZE], out is out / sqrt(mean(out²) + norm_eps) · norm, times silu(gate) or, where
-// `by_sigmoid`, sigmoid(gate), of [tokens, value_heads, SIZE] as out itself, and is written to `fixed`
-// in fixed point too, unless that is null.
-//
-// The memory M [keys, columns] of a head lies as the threads hold it, four keys of a column side by
+// What a delta net is computed from and what it makes; [..] are shapes, row-major.
+struct Net {
+    // q and k of all key heads, then v of all value heads: [tokens, channels]. Convolved already where
+    // there is no `weight` [channels, taps]; else see `convolve`, with histories of two sides
+    // [taps - 1, channels].
+    const float *u, *weight;
+    float *histories;
+    int taps;
+    // [tokens, value_heads]: rate and decay, or what they are made of with `dt` and `a` [value_heads].
+    const float *beta, *alpha, *dt, *a;
+    // A value head's key head k, as k if its block writes the history of k's channels, else as ~k.
+    const i32 *key_head_of;
+    // Memories of two sides; see `delta_net`.
+    float *memories;
+    const i32 *side;
+    // With `norm` [SIZE], out is out / sqrt(mean(out²) + norm_eps) · norm, times silu(gate) or, where
+    // `by_sigmoid`, sigmoid(gate).
+    const float *gate, *norm;
+    int by_sigmoid;
+    float norm_eps;
+    // As `gate` [tokens, value_heads, SIZE]; in fixed point too, unless that is null.
+    float *out;
+    u8 *fixed;
+    int key_heads, value_heads, tokens;
+    float eps;
+};
+
+// What a token does to the memory of a head, and k'q.
+struct Steps {
+    float fade[MOST_TOKENS], rate[MOST_TOKENS], key_query[MOST_TOKENS];
+};
+
+// Columns of `Rows`: q, k and v of a head, the last of which its output takes the place of, and what the
+// output is multiplied by.
+template <int SIZE> struct Columns {
+    static constexpr int Q = 0, K = SIZE, V = 2 * SIZE, SCALE = 3 * SIZE, ALL = 4 * SIZE;
+};
+
+// What a block takes from the step before: which side is read, its entry of `key_head_of`, and the
+// memory M [keys, columns] of its head. That lies as the threads hold it, four keys of a column side by
 // side: a warp has 8 columns, and of each 16 keys a group of lanes has 4. So all of a column's keys
 // are in one warp, and tokens follow each other without a barrier.
-template <int SIZE>
-DEVICE void delta_net(const float *u, const float *weight, float *histories, int taps,
-                      const float *beta, const float *alpha, const float *dt, const float *a,
-                      const i32 *key_head_of, float *memories, const i32 *side, const float *gate,
-                      const float *norm, int by_sigmoid, float norm_eps, float *out, u8 *fixed,
-                      int key_heads, int value_heads, int tokens, float eps) {
-    constexpr int THREADS = SIZE * KEY_GROUPS, WARPS = THREADS / WARP, PARTS = SIZE / WARP;
-    constexpr int CHUNKS = SIZE / (4 * KEY_GROUPS), Q = 0, K = SIZE, V = 2 * SIZE, Z = 3 * SIZE;
-    __shared__ Rows<THREADS> rows;
-    __shared__ float fades[MOST_TOKENS], rates[MOST_TOKENS], key_queries[MOST_TOKENS];
-    const int head = blockIdx.x, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    const int now = *side, named = key_head_of[head];
-
-    // Nothing waits for these loads before the last of the small ones has come.
-    const u64 other = u64(value_heads) * SIZE * SIZE;
-    float4 *memory_at = reinterpret_cast<float4 *>(memories + u64(head) * SIZE * SIZE);
-    const float4 *before = memory_at + now * (other / 4) + threadIdx.x;
+template <int SIZE> struct State {
+    static constexpr int CHUNKS = SIZE / (4 * KEY_GROUPS);
+    int side, named;
     float4 memory[CHUNKS];
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) memory[c] = before[c * THREADS];
+};
 
-    // Three quarters of the threads have a channel of q, k and v each, the last what the output of a
-    // column is multiplied by.
-    const int quarter = threadIdx.x / SIZE, i = threadIdx.x % SIZE, columns = value_heads * SIZE;
-    if (quarter < 3) {
-        const int key_head = named < 0 ? ~named : named;
-        const int first = quarter < 2 ? quarter * key_heads + key_head : 2 * key_heads + head;
-        const int c = first * SIZE + i, channels = 2 * key_heads * SIZE + columns;
-        if (weight) {
-            const int kept = (taps - 1) * channels;
-            float *after = histories + (1 - now) * kept + c;
-            convolve(rows, u + c, weight + c * taps, histories + now * kept + c,
-                     quarter == 2 || named >= 0 ? after : nullptr, channels, taps, tokens);
-        } else {
-            fetch(rows, nullptr, 0, u + c, channels, tokens);
-        }
-    } else {
-        if (i < tokens) {
-            float fade = alpha[i * value_heads + head], rate = beta[i * value_heads + head];
-            if (dt) fade = decay_of(fade + dt[head], a[head]), rate = sigmoid(rate);
-            fades[i] = fade, rates[i] = rate;
-        }
-        if (norm) {
-            const float scale = norm[i];
-            fetch(rows, nullptr, 0, gate + head * SIZE + i, columns, tokens);
-#pragma unroll 1
-            for (int t = 0; t < tokens; ++t) {
-                const float z = rows.at[t][threadIdx.x];
-                rows.at[t][threadIdx.x] = scale * (by_sigmoid ? sigmoid(z) : silu(z));
-            }
+// Where the thread's part of its head's memory begins, on one side.
+template <int SIZE> DEVICE float4 *memory_of(const Net &net, int side) {
+    constexpr u64 VALUES = SIZE * SIZE;
+    float *head = net.memories + (u64(side) * net.value_heads + blockIdx.x) * VALUES;
+    return reinterpret_cast<float4 *>(head) + threadIdx.x;
+}
+
+// The thread's channel of q, k or v.
+template <int SIZE> DEVICE int channel_of(const Net &net, int named) {
+    const int quarter = threadIdx.x / SIZE, key_head = named < 0 ? ~named : named;
+    const int head = quarter < 2 ? quarter * net.key_heads + key_head : 2 * net.key_heads + blockIdx.x;
+    return head * SIZE + threadIdx.x % SIZE;
+}
+
+DEVICE void fetch_early(const float *at) { fetch_early(reinterpret_cast<const u8 *>(at)); }
+
+// Asks for all that the kernel directly before this one does not write. The memory is asked for first
+// and used last: its way here hides the inputs'.
+template <int SIZE> DEVICE void load_state(const Net &net, State<SIZE> &state) {
+    state.side = *net.side, state.named = net.key_head_of[blockIdx.x];
+    const float4 *from = memory_of<SIZE>(net, state.side);
+#pragma unroll
+    for (int c = 0; c < State<SIZE>::CHUNKS; ++c) state.memory[c] = from[c * Columns<SIZE>::ALL];
+    if constexpr (OVERLAPS) {
+        const int i = threadIdx.x % SIZE;
+        if (threadIdx.x < 3 * SIZE && net.weight) {
+            const int c = channel_of<SIZE>(net, state.named), past = net.taps - 1;
+            const int channels = (2 * net.key_heads + net.value_heads) * SIZE;
+            fetch_early(net.weight + c * net.taps);
+            for (int j = 0; j < past; ++j)
+                fetch_early(net.histories + (state.side * past + j) * channels + c);
+        } else if (threadIdx.x >= 3 * SIZE && net.norm) {
+            fetch_early(net.norm + i);
         }
     }
-    __syncthreads();
+}
 
+// Fills a row for each token, a thread a column, and fades and rates.
+template <int SIZE>
+DEVICE void take_inputs(const Net &net, Rows<4 * SIZE> &rows, Steps &steps, int now, int named) {
+    const int head = blockIdx.x, quarter = threadIdx.x / SIZE, i = threadIdx.x % SIZE;
+    const int heads = net.value_heads, tokens = net.tokens;
+    if (quarter < 3) {
+        const int c = channel_of<SIZE>(net, named), channels = (2 * net.key_heads + heads) * SIZE;
+        if (!net.weight) return fetch(rows, nullptr, 0, net.u + c, channels, tokens);
+        const int held = (net.taps - 1) * channels;
+        float *after = net.histories + (1 - now) * held + c;
+        return convolve(rows, net.u + c, net.weight + c * net.taps, net.histories + now * held + c,
+                        quarter == 2 || named >= 0 ? after : nullptr, channels, net.taps, tokens);
+    }
+    float fade = 0.0f, rate = 0.0f, shift = 0.0f, slope = 0.0f;
+    if (i < tokens) fade = net.alpha[i * heads + head], rate = net.beta[i * heads + head];
+    if (net.dt) shift = net.dt[head], slope = net.a[head];
+    if (net.norm) {
+        const float scale = net.norm[i];
+        fetch(rows, nullptr, 0, net.gate + head * SIZE + i, heads * SIZE, tokens);
 #pragma unroll 1
-    for (int t = warp; t < tokens; t += WARPS) {
-        float *q = rows.at[t] + Q, *k = rows.at[t] + K;
+        for (int t = 0; t < tokens; ++t) {
+            const float z = rows.at[t][threadIdx.x];
+            rows.at[t][threadIdx.x] = scale * (net.by_sigmoid ? sigmoid(z) : silu(z));
+        }
+    }
+    if (net.dt) fade = decay_of(fade + shift, slope), rate = sigmoid(rate);
+    if (i < tokens) steps.fade[i] = fade, steps.rate[i] = rate;
+}
+
+// Gives q and k unit length, and q a factor of 1 / sqrt(SIZE); a warp a token.
+template <int SIZE>
+DEVICE void normalise(Rows<4 * SIZE> &rows, Steps &steps, int tokens, float eps) {
+    const int lane = threadIdx.x % WARP;
+#pragma unroll 1
+    for (int t = threadIdx.x / WARP; t < tokens; t += 4 * SIZE / WARP) {
+        float *q = rows.at[t] + Columns<SIZE>::Q, *k = rows.at[t] + Columns<SIZE>::K;
         float q_squares = 0.0f, k_squares = 0.0f, both = 0.0f;
 #pragma unroll
         for (int j = lane; j < SIZE; j += WARP) {
@@ -149,16 +196,27 @@ DEVICE void delta_net(const float *u, const float *weight, float *histories, int
         const float k_factor = 1.0f / sqrtf(k_squares + eps);
 #pragma unroll
         for (int j = lane; j < SIZE; j += WARP) q[j] *= q_factor, k[j] *= k_factor;
-        if (lane == 0) key_queries[t] = both * q_factor * k_factor;
+        if (lane == 0) steps.key_query[t] = both * q_factor * k_factor;
     }
-    __syncthreads();
+}
 
-    const int group = lane / COLUMNS, column = warp * COLUMNS + lane % COLUMNS;
+// Goes through the tokens. Per token, M being the memory of a head:
+//     M = fade · M;  delta = rate · (v - M'k);  M = M + k delta';  out = M'q
+// Both sums over keys are made of M as it was, in one go: out = fade · M'q + (k'q) · delta.
+template <int SIZE>
+DEVICE void apply_rule(State<SIZE> &state, Rows<4 * SIZE> &rows, const Steps &steps, int tokens) {
+    constexpr int CHUNKS = State<SIZE>::CHUNKS;
+    float4(&memory)[CHUNKS] = state.memory;
+    const int lane = threadIdx.x % WARP, group = lane / COLUMNS;
+    const int column = Columns<SIZE>::V + threadIdx.x / WARP * COLUMNS + lane % COLUMNS;
 #pragma unroll 1
     for (int t = 0; t < tokens; ++t) {
-        const float4 *q = reinterpret_cast<const float4 *>(rows.at[t] + Q) + group;
-        const float4 *k = reinterpret_cast<const float4 *>(rows.at[t] + K) + group;
-        const float fade = fades[t], value = rows.at[t][V + column];
+        // Not t itself: the compiler would carry two more addresses along, for which there are no
+        // registers.
+        const int at = kept(t);
+        const float4 *q = reinterpret_cast<const float4 *>(rows.at[at] + Columns<SIZE>::Q) + group;
+        const float4 *k = q + (Columns<SIZE>::K - Columns<SIZE>::Q) / 4;
+        const float fade = steps.fade[at], value = rows.at[at][column];
         float read = 0.0f, asked = 0.0f;
 #pragma unroll
         for (int c = 0; c < CHUNKS; ++c) {
@@ -173,61 +231,81 @@ DEVICE void delta_net(const float *u, const float *weight, float *histories, int
             read += __shfl_xor_sync(ALL_LANES, read, distance);
             asked += __shfl_xor_sync(ALL_LANES, asked, distance);
         }
-        const float delta = rates[t] * fmaf(-fade, read, value);
+        const float delta = steps.rate[at] * fmaf(-fade, read, value);
         // The output takes the place of the value, which only these lanes have read.
         __syncwarp();
-        if (group == 0) rows.at[t][V + column] = fmaf(key_queries[t], delta, fade * asked);
+        if (group == 0) rows.at[at][column] = fmaf(steps.key_query[at], delta, fade * asked);
 #pragma unroll
         for (int c = 0; c < CHUNKS; ++c) {
             const float4 key = k[c * KEY_GROUPS];
-            memory[c].x = fmaf(key.x, delta, fade * memory[c].x);
-            memory[c].y = fmaf(key.y, delta, fade * memory[c].y);
-            memory[c].z = fmaf(key.z, delta, fade * memory[c].z);
-            memory[c].w = fmaf(key.w, delta, fade * memory[c].w);
+            float4 &m = memory[c];
+            m.x = fmaf(fade, m.x, key.x * delta), m.y = fmaf(fade, m.y, key.y * delta);
+            m.z = fmaf(fade, m.z, key.z * delta), m.w = fmaf(fade, m.w, key.w * delta);
         }
     }
-    __syncthreads();
+}
 
-    // The memory is stored last: the few warps that finish the output do not wait behind it.
+// Norms, gates and writes what the tokens' rows hold in place of v; a warp for 32 columns of a token.
+template <int SIZE> DEVICE void write_outputs(const Net &net, const Rows<4 * SIZE> &rows) {
+    constexpr int PARTS = SIZE / WARP;
+    const int lane = threadIdx.x % WARP, columns = net.value_heads * SIZE;
 #pragma unroll 1
-    for (int part = warp; part < tokens * PARTS; part += WARPS) {
-        const int t = part / PARTS, j = part % PARTS * WARP + lane;
-        float value = rows.at[t][V + j];
-        if (norm) {
+    for (int part = threadIdx.x / WARP; part < net.tokens * PARTS; part += 4 * SIZE / WARP) {
+        const int t = part / PARTS, j = part % PARTS * WARP + lane, at = blockIdx.x * SIZE + j;
+        const float *output = rows.at[t] + Columns<SIZE>::V;
+        float value = output[j];
+        if (net.norm) {
             float squares = 0.0f;
 #pragma unroll
             for (int p = 0; p < PARTS; ++p) {
-                const float each = rows.at[t][V + p * WARP + lane];
+                const float each = output[p * WARP + lane];
                 squares = fmaf(each, each, squares);
             }
-            const float factor = 1.0f / sqrtf(warp_sum(squares) / float(SIZE) + norm_eps);
-            value = value * factor * rows.at[t][Z + j];
+            const float factor = 1.0f / sqrtf(warp_sum(squares) / float(SIZE) + net.norm_eps);
+            value = value * factor * rows.at[t][Columns<SIZE>::SCALE + j];
         }
-        const int at = head * SIZE + j;
-        out[t * columns + at] = value;
-        if (fixed) write_fixed(fixed + t * fixed_row_bytes(columns), columns, at, value);
+        net.out[t * columns + at] = value;
+        if (net.fixed)
+            write_fixed(net.fixed + t * fixed_row_bytes(columns), columns, at, value);
     }
-    // The side is read again: to hold it for so long is a register too much.
-    float4 *after = memory_at + (1 - *side) * (other / 4) + threadIdx.x;
+}
+
+// One block a value head, from the projections to what the output's product reads.
+template <int SIZE> DEVICE void delta_net(const Net &net, State<SIZE> &state) {
+    static_assert(KEY_GROUPS * SIZE == Columns<SIZE>::ALL, "a thread takes a column of the inputs");
+    __shared__ Rows<Columns<SIZE>::ALL> rows;
+    __shared__ Steps steps;
+    take_inputs<SIZE>(net, rows, steps, state.side, state.named);
+    __syncthreads();
+    normalise<SIZE>(rows, steps, net.tokens, net.eps);
+    __syncthreads();
+    apply_rule<SIZE>(state, rows, steps, net.tokens);
+    __syncthreads();
+    write_outputs<SIZE>(net, rows);
+    // Stored last: the few warps that write the outputs do not wait behind it. The side is read again,
+    // since to hold it for so long is a register too much.
+    float4 *after = memory_of<SIZE>(net, 1 - *net.side);
 #pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) after[c * THREADS] = memory[c];
+    for (int c = 0; c < State<SIZE>::CHUNKS; ++c) after[c * Columns<SIZE>::ALL] = state.memory[c];
 }
 
 extern "C" {
 
 // Two blocks of 512 threads fit onto a multiprocessor of 1,536, at 64 registers.
 #define DELTA_NET(SIZE)                                                                           \
-    __global__ void __launch_bounds__(SIZE *KEY_GROUPS, 1024 / (SIZE * KEY_GROUPS))               \
-        delta_net_##SIZE(const float *u, const float *weight, float *histories, int taps,         \
-                         const float *beta, const float *alpha, const float *dt, const float *a,  \
-                         const i32 *key_head_of, float *memories, const i32 *side,                \
-                         const float *gate, const float *norm, int by_sigmoid, float norm_eps,    \
-                         float *out, u8 *fixed, int key_heads, int value_heads, int tokens,       \
-                         float eps) {                                                             \
+    __global__ void __launch_bounds__(4 * SIZE, 256 / SIZE) delta_net_##SIZE(                     \
+        const float *u, const float *weight, float *histories, int taps, const float *beta,       \
+        const float *alpha, const float *dt, const float *a, const i32 *key_head_of,              \
+        float *memories, const i32 *side, const float *gate, const float *norm, int by_sigmoid,   \
+        float norm_eps, float *out, u8 *fixed, int key_heads, int value_heads, int tokens,        \
+        float eps) {                                                                              \
+        const Net net = {u, weight, histories, taps, beta, alpha, dt, a, key_head_of, memories,   \
+                         side, gate, norm, by_sigmoid, norm_eps, out, fixed, key_heads,           \
+                         value_heads, tokens, eps};                                               \
+        State<SIZE> state;                                                                        \
+        load_state(net, state);                                                                   \
         take_turn();                                                                              \
-        delta_net<SIZE>(u, weight, histories, taps, beta, alpha, dt, a, key_head_of, memories,    \
-                        side, gate, norm, by_sigmoid, norm_eps, out, fixed, key_heads,            \
-                        value_heads, tokens, eps);                                                \
+        delta_net(net, state);                                                                    \
     }
 DELTA_NET(32)
 DELTA_NET(64)
@@ -240,10 +318,10 @@ __global__ void __launch_bounds__(CONVOLVING)
                        float *out, int channels, int taps, int tokens) {
     take_turn();
     __shared__ Rows<CONVOLVING> rows;
-    const int c = blockIdx.x * CONVOLVING + threadIdx.x, kept = (taps - 1) * channels;
+    const int c = blockIdx.x * CONVOLVING + threadIdx.x, held = (taps - 1) * channels;
     if (c >= channels) return;
-    const float *before = histories + *side * kept + c;
-    float *after = histories + (1 - *side) * kept + c;
+    const float *before = histories + *side * held + c;
+    float *after = histories + (1 - *side) * held + c;
     convolve(rows, u + c, weight + c * taps, before, after, channels, taps, tokens);
     for (int t = 0; t < tokens; ++t) out[t * channels + c] = rows.at[t][threadIdx.x];
 }
