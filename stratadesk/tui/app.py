@@ -141,14 +141,15 @@ class StrataDeskApp(App[None]):
         self.theme_changed_signal.subscribe(self, self._theme_changed)
         on_termination(lambda code: self.exit(return_code=code))
         await self.push_screen(self._chat_screen)
-        if self._options.chat is not None:
-            await self._chat_screen.chat.restore(self._options.chat)
         self._engine.start()
-        self._bridge.open()
         if self._model is None:
             self.action_choose_model()
         else:
             self._load(self._model)
+        if self._options.chat is not None:
+            # A long chat takes seconds to lay out; the model loads meanwhile.
+            await self._chat_screen.chat.restore(self._options.chat)
+        self._bridge.open()
 
     async def on_unmount(self) -> None:
         """Stop the engine; by now the terminal is the user's again."""
