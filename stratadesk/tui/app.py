@@ -25,7 +25,7 @@ from stratadesk.tui.ascii_filter import AsciiFilter
 from stratadesk.tui.bindings import bind
 from stratadesk.tui.bridge import Bridge
 from stratadesk.tui.exit_status import ExitStatus
-from stratadesk.tui.handover import HandOver, Handover
+from stratadesk.tui.handover import ChatRecord, HandOver, Handover
 from stratadesk.tui.keeper import Keeper
 from stratadesk.tui.live_control import LiveControl
 from stratadesk.tui.messages import EngineWoke, TellEngine
@@ -146,9 +146,15 @@ class StrataDeskApp(App[None]):
             self.action_choose_model()
         else:
             self._load(self._model)
-        if self._options.chat is not None:
-            # A long chat takes seconds to lay out; the model loads meanwhile.
-            await self._chat_screen.chat.restore(self._options.chat)
+        if self._options.chat is None:
+            self._bridge.open()
+        else:
+            # Once the theme is applied, which would go through every widget of the chat.
+            self.call_after_refresh(self._restore, self._options.chat)
+
+    async def _restore(self, chat: ChatRecord) -> None:
+        """Show a chat that was handed over before anything that the engine says, which loads."""
+        await self._chat_screen.chat.restore(chat)
         self._bridge.open()
 
     async def on_unmount(self) -> None:
