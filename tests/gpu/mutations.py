@@ -59,7 +59,11 @@ def _gated_sum(bench: Bench) -> None:
 
 
 def _norm(bench: Bench) -> None:
-    ops.test_rms_norms(bench, 128, "")
+    ops.test_rms_norms(bench, 33, "")
+
+
+def _wide_norm(bench: Bench) -> None:
+    ops.test_rms_norms(bench, 384, "")
 
 
 def _rotation(bench: Bench) -> None:
@@ -123,6 +127,8 @@ MUTATIONS = (
     Mutation("weights.cu", "fmaf(scale[r][g], dot,", "fmaf(scale[r][g] * 1.0001f, dot,", _products),
     Mutation("weights.cu", "sigmoid(gate[all", "sigmoid(-gate[all", _gated_sum),
     Mutation("vectors.cu", "/ float(width) + eps", "/ float(width + 1) + eps", _norm),
+    Mutation("vectors.cu", "values[k].w, values[k].w", "values[k].w, values[k].z", _wide_norm),
+    Mutation("fixed.cuh", "planes[1] |= u32(u8(upper", "planes[1] |= u32(u8(-upper", _gated_sum),
     Mutation("vectors.cu", "double(*start + t) *", "float(*start + t) * (float)", _rotation),
     Mutation("attention.cu", "expf(largest[k] - top)", "expf(top - largest[k])", _attention),
     Mutation("delta_net.cu", "logf(1.0f + expf(x))", "expf(x)", _gates),
@@ -135,7 +141,7 @@ MUTATIONS = (
     Mutation("delta_net.cu", "quarter == 2 || named >= 0 ?", "quarter == 2 ?", _delta_net),
     Mutation("delta_net.cu", "named < 0 ? ~named", "named < 0 ? 0", _sigmoid_net),
     Mutation("delta_net.cu", "fmaf(steps.key_query[at], delta,", "fmaf(0.999f, delta,", _delta_net),
-    Mutation("delta_net.cu", "fixed_row_bytes(columns), col", "0, col", _fixed_norm),
+    Mutation("delta_net.cu", "t * fixed_row_bytes(columns), at", "0, at", _fixed_norm),
     Mutation("delta_net.cu", "(net, 1 - *net.side)", "(net, *net.side)", _uncommitted),
     Mutation("router.cu", "own, k < lane / 4", "own, k > lane / 4", _softmax_router),
     Mutation("router.cu", "own, other < warp", "own, other > warp", _wide_router),

@@ -327,7 +327,7 @@ __global__ void __launch_bounds__(SPLIT_GROUPS *JOINED)
     const float value = sum / whole * (gate ? sigmoid(gated) : 1.0f);
     out[at] = value;
     if (fixed)
-        write_fixed(fixed + token * fixed_row_bytes(columns), columns, head * size + place, value);
+        write_fixed(fixed + token * fixed_row_bytes(columns), head * size + place, value);
 }
 
 // Keys and values [tokens, heads, size] to the cache, from token *start on; one warp per 32 values

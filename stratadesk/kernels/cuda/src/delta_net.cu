@@ -266,7 +266,7 @@ template <int SIZE> DEVICE void write_outputs(const Net &net, const Rows<4 * SIZ
         }
         net.out[t * columns + at] = value;
         if (net.fixed)
-            write_fixed(net.fixed + t * fixed_row_bytes(columns), columns, at, value);
+            write_fixed(net.fixed + t * fixed_row_bytes(columns), at, value);
     }
 }
 

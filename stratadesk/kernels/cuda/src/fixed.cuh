@@ -42,7 +42,7 @@ DEVICE u32 fixed_scale_place(u32 at, u32 copy) {
 
 // Write value `at` of a fixed-point row; the 32 lanes hold 32 values side by side, whose first is
 // a multiple of 32.
-DEVICE void write_fixed(u8 *row, u32, u32 at, float value) {
+DEVICE void write_fixed(u8 *row, u32 at, float value) {
     const float scale = warp_max(fabsf(value)) / LARGEST_FIXED;
     const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     const int whole = __float2int_rn(fminf(fmaxf(value * inverse, -LARGEST_FIXED), LARGEST_FIXED));

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(1024, 1)
         if (kind == 1) value *= silu(gated);
         if (kind == 2) value *= sigmoid(gated);
         out[begin + i] = value;
-        if (fixed_row) write_fixed(fixed_row, columns, within + i, value);
+        if (fixed_row) write_fixed(fixed_row, within + i, value);
     };
 #pragma unroll
     for (int k = 0; k < HELD; ++k)
@@ -89,7 +89,7 @@ __global__ void fix(const float *x, u8 *fixed, int columns, int count) {
     take_turn();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
-    write_fixed(fixed + i / columns * fixed_row_bytes(columns), columns, i % columns, x[i]);
+    write_fixed(fixed + i / columns * fixed_row_bytes(columns), i % columns, x[i]);
 }
 
 // Queries and keys as attention takes them (heads.cuh). Block (h, t): query head h, or key head
@@ -174,7 +174,7 @@ __global__ void swiglu(const float *gate, const float *up, float *hidden, u8 *fi
     const float value = silu(gate[i]) * up[i];
     hidden[i] = value;
     if (fixed)
-        write_fixed(fixed + i / columns * fixed_row_bytes(columns), columns, i % columns, value);
+        write_fixed(fixed + i / columns * fixed_row_bytes(columns), i % columns, value);
 }
 
 __global__ void copy(const float *source, float *target, int count) {

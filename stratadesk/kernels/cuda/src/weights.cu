@@ -15,9 +15,11 @@ constexpr u32 WARPS = 4, GATED_WARPS = 16, DOWN_WARPS = 8;
 constexpr u32 MOST_USED = 32, LEAST_WIDTH = 4, LINE = 128, NONE = ~0u;
 constexpr int ROWS = 4;
 
-// Blocks of WARPS warps for which a multiprocessor shall have registers. Lanes that look values up wait
-// for shared memory, too, and need another block to fill the time; four leave 128 registers each.
-constexpr int BLOCKS = Format::TABLE > 0 ? 5 : 4;
+// Blocks of WARPS warps for which a multiprocessor shall have registers: four leave 128 each. Lanes that
+// look up grids wait for shared memory, too, and need another block to fill the time; four sums of many
+// scales and offsets need more registers.
+constexpr int BLOCKS = Format::TABLE >= 128 ? 5 : 4;
+constexpr int FEW_BLOCKS = Format::OFFSETS && Format::GROUPS > 2 ? 3 : 4;
 
 DEVICE u64 row_bytes(u32 columns) { return u64(columns / Format::BLOCK) * Format::BYTES; }
 
@@ -328,7 +330,7 @@ DEVICE void gated(const u8 *gate, const u8 *up, const u8 *x, float *h, u8 *fixed
         if (begin + first >= rows) continue;
         const float value = row < rows ? values[t][place] : 0.0f;
         if (row < rows) h[u64(t) * rows + row] = value;
-        if (fixed) write_fixed(fixed + t * fixed_row_bytes(rows), rows, row, value);
+        if (fixed) write_fixed(fixed + t * fixed_row_bytes(rows), row, value);
     }
     __syncthreads();
 }
@@ -375,7 +377,7 @@ extern "C" {
                              min(u32(TOKENS), tokens - all.token), width, gate, base, add);       \
     }
 MULTIPLY(1, BLOCKS)
-MULTIPLY(4, 3)
+MULTIPLY(4, FEW_BLOCKS)
 
 #define GATED(TOKENS)                                                                             \
     __global__ void __launch_bounds__(GATED_WARPS *WARP, 1) gated_##TOKENS(                       \
