@@ -134,7 +134,11 @@ class UngatedSharedMixture(MixtureOfExperts):
 
     def __call__(self, ops: Ops, h: Tensor) -> Tensor:
         """[T, E] → [T, E]."""
+        if self.shared is None:
+            return super().__call__(ops, h)
+        with ops.beside():
+            shared = self.shared(ops, h)
         out = super().__call__(ops, h)
-        if self.shared is not None:
-            ops.add(out, self.shared(ops, h))
+        ops.meet()
+        ops.add(out, shared)
         return out

@@ -67,13 +67,14 @@ class HostMoments:
         return self._beside_h(*mixer.projections, *split, *convolved, self._width)
 
     def _experts(self, feed: FeedForwardShape) -> Iterator[Counts]:
-        """While routed experts are computed, and while the shared one is: its gate comes first."""
+        """While the shared expert is computed, and then while routed ones are."""
         entries, width = feed.used, self._width
-        gate = (1,) if feed.dense else ()
-        routing = self._beside_h(feed.experts, *gate, entries, entries, entries, width)
-        yield (*routing, entries * width, 2 * entries * feed.inner, entries * feed.inner)
+        shared: Counts = ()
         if feed.dense:
-            yield (*routing, width, 2 * feed.dense, feed.dense)
+            yield from self._dense(feed)
+            shared = (width, 1)
+        routing = self._beside_h(*shared, feed.experts, entries, entries, entries, width)
+        yield (*routing, entries * width, 2 * entries * feed.inner, entries * feed.inner)
 
     def _dense(self, feed: FeedForwardShape) -> Iterator[Counts]:
         yield self._beside_h(self._width, 2 * feed.dense, feed.dense)

@@ -151,8 +151,9 @@ __global__ void __launch_bounds__(THREADS)
             for (int i = threadIdx.x; i < MOST; i += THREADS) {
                 const int other = i ^ step;
                 const bool falling = (i & size) == 0;
+                if (other < i) continue;
                 const u64 a = keys[i], b = keys[other];
-                if (other > i && (a < b) == falling) keys[i] = b, keys[other] = a;
+                if ((a < b) == falling) keys[i] = b, keys[other] = a;
             }
         }
     __syncthreads();

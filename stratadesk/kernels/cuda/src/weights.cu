@@ -235,9 +235,12 @@ DEVICE Matrix matrix_of(const Matrices &all, u32 row) {
     return found;
 }
 
-// Whether a launch waits for memory more than for anything else: it is small, or takes a table to decode.
+// Whether a launch waits for memory more than for anything else: it reads little, or looks values up.
 // Others are slowed down by asking twice for what they read.
-DEVICE bool fetches_rows() { return OVERLAPS && (Format::TABLE || gridDim.x <= 900); }
+DEVICE bool fetches_rows(const Matrices &all, u32 columns) {
+    constexpr u64 LITTLE = 16 << 20;
+    return OVERLAPS && (Format::TABLE || all.ends[3] * row_bytes(columns) <= LITTLE);
+}
 
 // Have the rows that this thread's group multiplies brought into the level-2 cache before its turn.
 DEVICE void fetch_rows(const Matrices &all, u32 columns, u32 width) {
@@ -370,7 +373,7 @@ extern "C" {
         u32 width, const float *gate, const float *base, int add) {                               \
         prepare_table<Format>();                                                                  \
         Matrices all = {{w0, w1, w2, w3}, {y0, y1, y2, y3}, {e0, e1, e2, e3}, 0};                 \
-        if (fetches_rows()) fetch_rows(all, columns, width);                                      \
+        if (fetches_rows(all, columns)) fetch_rows(all, columns, width);                          \
         take_turn();                                                                              \
         for (; all.token < (TOKENS == 1 ? 1 : tokens); all.token += TOKENS)                       \
             multiply<TOKENS>(all, x + all.token * x_row_bytes(columns), columns,                  \
