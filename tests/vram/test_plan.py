@@ -86,13 +86,13 @@ def test_a_token_of_the_chunk_takes_about_100_kib_on_a_gpu(shape_35b: ModelShape
 
 
 def test_the_host_takes_what_its_forward_takes(shape_35b: ModelShape) -> None:
-    """Counted from the code of the forward: all tensors while routed experts are computed, float32."""
+    """Counted from the code of the forward: every tensor beside routed experts, float32."""
     tokens = 64
     x_and_rope = 2048 + 2 * 32
     h, shared, gate, router, routing, out = 2048, 2048, 1, 256, 3 * 8, 2048
     entries = 8 * (2048 + 2 * 512 + 512)
     assert PromptBuffers(shape_35b, HOST_RULE)(tokens) == 4 * tokens * (
-        x_and_rope + h + router + gate + routing + out + entries
+        x_and_rope + h + shared + gate + router + routing + out + entries
     )
 
 
