@@ -27,7 +27,7 @@ from stratadesk.engine.events import (
     RequestStarted,
     TextDelta,
 )
-from stratadesk.engine.loop import Engine
+from stratadesk.engine.loop import SWITCH_S, Engine
 from stratadesk.engine.memory_probe import MemoryProbe
 from stratadesk.engine.phases import Phases
 from stratadesk.engine.protocols import ProgressSink
@@ -50,6 +50,15 @@ def test_an_answer_comes_in_order_and_ends_at_rest() -> None:
         finished = of_type(events, RequestFinished)[0]
         assert said(events) == finished.text == "Hi there"
         assert phases(events) == [Phase.PROMPT, Phase.DECODING, Phase.READY]
+
+
+def test_no_thread_keeps_the_interpreter_from_the_engine_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr("sys.setswitchinterval", asked.append)
+    with desk():
+        assert asked == [SWITCH_S]
 
 
 def test_loading_says_what_was_loaded() -> None:
