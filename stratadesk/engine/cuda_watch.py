@@ -18,6 +18,7 @@ from stratadesk.engine.vram.phase_table import HeadPlace, VramPhase, VramState
 from stratadesk.engine.vram.plan_settings import HeadAlias
 from stratadesk.engine.vram.probe import Probe, VramProbe
 from stratadesk.errors import UsageError
+from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.units import MIB
 
 if TYPE_CHECKING:
@@ -91,8 +92,12 @@ class CudaWatch:
         return self._probe.seconds_left()
 
     def attend(self) -> None:
-        """Take a sample if one is due, and tell it."""
+        """Take a sample if one is due, and tell it.
+
+        Raises DeviceLostError when the card has been lost: sampling may be the first to notice.
+        """
         status = self._probe.take_if_due()
+        LOSS.check()
         if status is not None:
             self._tell(status)
             self._tell_settings(status)

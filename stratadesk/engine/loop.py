@@ -135,7 +135,7 @@ class Engine:
         try:
             self._phases.settle()
             while not self._closing:
-                self._attend(wait=not self._jobs)
+                self._attend_at_rest()
                 with self._contained("The check of the card"):
                     self._check_after_sleep()
                 self._phases.settle()
@@ -150,6 +150,14 @@ class Engine:
                 self._withdraw(self._jobs.popleft())
             self._release()
         self.events.put(EngineStopped())
+
+    def _attend_at_rest(self) -> None:
+        """Attend between two jobs, when a sample may be the first to find the card lost."""
+        try:
+            self._attend(wait=not self._jobs)
+        except DeviceLostError as error:
+            log.warning("the card was found lost: %s", error)
+            self._tell_failure(error, "The check of the card", None)
 
     def _attend(self, *, wait: bool = False) -> None:
         """Obey all commands there are; with `wait`, wait for one until a sample is due."""

@@ -103,7 +103,9 @@ class Desk:
         context: int = 1_000,
         chunk: int = 16,
         engine: dict[str, Any] | None = None,
+        control: Any = None,
     ) -> None:
+        self.control = control
         self.tokenizer = make_tokenizer()
         self.end = self.id_of("<|im_end|>")
         self.template = template
@@ -134,6 +136,7 @@ class Desk:
             template=ChatTemplate(self.template),
             session=Session(model),
             load_s=0.5,
+            control=self.control,
         )
 
     def id_of(self, marker: str) -> int:

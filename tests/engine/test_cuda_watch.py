@@ -28,7 +28,8 @@ from stratadesk.engine.vram.readings import (
     Source,
 )
 from stratadesk.engine.vram.states import MemoryState
-from stratadesk.errors import UsageError
+from stratadesk.errors import DeviceLostError, UsageError
+from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.units import MIB
 from tests.conftest import DATA_DIR
 from tests.engine.test_cuda_loading import contents, dry_card
@@ -125,6 +126,14 @@ def test_samples_come_when_they_are_due_and_say_how_short_memory_is() -> None:
     assert told[-1].status.state is MemoryState.ZERO
     assert told[-1].status.reserve == 590 * MIB
     assert last_ledger(told).free == 0
+
+
+def test_a_sample_that_finds_the_card_lost_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, _ = watched(UNTIED, Card(), [0.0])
+    watch.attend()
+    monkeypatch.setattr(LOSS, "why", "stopped answering while reading its free memory")
+    with pytest.raises(DeviceLostError, match="lost to this process: it stopped answering"):
+        watch.attend()
 
 
 def test_programs_that_are_not_told_each_time_are_remembered() -> None:

@@ -11,6 +11,23 @@ from tests.engine.harness import MODEL, ask, desk, empty_desk, of_type, phases, 
 LOST = DeviceLostError("The graphics card stopped answering while computing: launch failure.")
 
 
+class _Samples:
+    """A card's control whose samples find it lost once `lost` is set."""
+
+    def __init__(self) -> None:
+        self.lost: DeviceLostError | None = None
+
+    def seconds_left(self) -> float:
+        return 0.01
+
+    def attend(self) -> None:
+        if self.lost is not None:
+            raise self.lost
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 def test_a_card_lost_while_writing_keeps_the_text_and_another_can_be_loaded_onto() -> None:
     with desk() as d:
         ids = d.will_say("hello hello")
@@ -58,6 +75,20 @@ def test_a_card_lost_in_sleep_is_noticed_before_anything_is_asked_of_it() -> Non
         assert not of_type(events, Failure)
         assert phases(events) == [Phase.FAILED, Phase.EMPTY]
         assert d.model.closed
+
+
+def test_a_card_that_a_sample_finds_lost_at_rest_is_told_at_once() -> None:
+    samples = _Samples()
+    with desk(control=samples) as d:
+        d.will_say("one")
+        d.run(ask("Hello"))
+        lost = d.model
+        samples.lost = LOST
+        events = d.rest()
+        assert of_type(events, DeviceLost)[0].why == LOST.sentence
+        assert not of_type(events, Failure)
+        assert phases(events) == [Phase.FAILED, Phase.EMPTY]
+        assert lost.closed
 
 
 def test_a_card_lost_in_sleep_while_a_request_waited_fails_that_request() -> None:
