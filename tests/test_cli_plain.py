@@ -147,6 +147,17 @@ def test_the_end_of_the_input_ends_the_chat(monkeypatch: pytest.MonkeyPatch) -> 
     assert page.endswith("\nYou: \n")
 
 
+def test_who_leaves_is_not_told_that_the_engine_has_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = ScriptedEngine(answers)
+    monkeypatch.setattr(engine, "stop", lambda timeout=10.0: engine.say(EngineStopped()))
+    page, code = chat(monkeypatch, "/quit\n", engine)
+    assert code == 0
+    assert "[ready]" in page
+    assert "[stopped]" not in page
+
+
 def test_messages_go_on_after_a_backslash_and_chats_start_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -223,6 +223,8 @@ class PlainChat:
         try:
             while not self._leaving:
                 event = self._engine.events.get(timeout=POLL_S)
+                if self._leaving and isinstance(event, EngineStopped):
+                    return
                 if event is not None:
                     self._show(event)
         except OSError as error:
