@@ -27,8 +27,15 @@ def test_every_part_that_is_there_is_told(tmp_path: Path) -> None:
         ],
         "layers": [
             {"card": "A", "read_gb_per_s": 4000.0},
-            {"layer": "attention", "kernels": 14.0, "us": 106.8, "bytes": 41_000, "beside_us": 9.7},
-            {"head_us": 113.7, "bytes": 400_000},
+            {
+                "layer": "attention",
+                "early": True,
+                "kernels": 14.0,
+                "us": 106.8,
+                "bytes": 41_000,
+                "beside_us": 9.7,
+            },
+            {"head_us": 113.7, "early": False, "bytes": 400_000},
             {"laptop": "L", "step_us": 10_400.0, "tokens_per_s": 96.2},
         ],
         "writing": [{"model": "M", "us": 250.0, "waits": 1.0, "waited_us": 200.0, "host_us": 50.0}],
@@ -39,8 +46,8 @@ def test_every_part_that_is_there_is_told(tmp_path: Path) -> None:
     assert "7 tests passed, 2 failed, 2 were skipped, in 5 s." in told
     assert "A (sm_1), 2026-01-02: reads 3,610 GB/s." in told
     assert "| Q8_0 | 2,731 | 76% | 791 | 22% |" in told
-    assert "| attention | 14 | 106.8 | 41,000 | 9.7 |" in told
-    assert "| head | 2 | 113.7 | 400,000 | 113.6 |" in told
+    assert "| attention | yes | 14 | 106.8 | 41,000 | 9.7 |" in told
+    assert "| head | no | 2 | 113.7 | 400,000 | 113.6 |" in told
     assert "| L | 10.4 | 96 |" in told
     assert "| M | 250.0 | 1.0 | 200.0 | 50.0 |" in told
 

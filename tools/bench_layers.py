@@ -6,15 +6,17 @@ All experts are on the card; a step is one captured graph for one token. For lay
 prints kernels, time, the bytes that a token reads, and the time beside bytes over bandwidth.
 Weights are zeros, which cost as much to read and multiply as any others; the router then takes the
 first experts of every layer, and as many layers are computed as hold more than the card's cache.
+Where this card starts kernels early, it is measured without that, too.
 Last come predicted step times of laptops: bytes over their bandwidth, and what was measured beside
-it for each layer.
+it for each layer of a card that starts kernels as theirs does.
 """
 
 import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +61,12 @@ SHAPE: Mapping[str, Any] = {
 VOCABULARY = 248_320
 FLOAT_WEIGHTS = ("ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight")
 LAYERS_OF_MODEL = {"delta net": 30, "attention": 10}
-LAPTOPS = {"RTX 4060 Laptop": 256.0, "RTX 4070 Laptop": 256.0, "RTX 5070 Laptop": 384.0}
-"""Memory bandwidth in GB/s: 128 bits at 16 and 24 Gbit/s."""
+LAPTOPS = {
+    "RTX 4060 Laptop": (256.0, False),
+    "RTX 4070 Laptop": (256.0, False),
+    "RTX 5070 Laptop": (384.0, True),
+}
+"""Memory bandwidth in GB/s (128 bits at 16 and 24 Gbit/s), and whether kernels start early."""
 
 
 class Header(MetadataGetters):
@@ -200,14 +206,11 @@ def layer_bytes(form: str, context: int, *, recurrent: bool) -> int:
     return experts + mixer + 2 * 2 * context * 2 * 256
 
 
-def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """One row for each kind of layer, one for the head, one for each laptop."""
-    base = Bench([options.format, "F32"], options.cubins)
-    read = base.reading(512 * MIB)
-    rows: list[dict[str, Any]] = [{"card": base.device.name, "date": time.strftime("%Y-%m-%d")}]
-    rows[0]["read_gb_per_s"] = read
-    beside = {}
-    head_us = head_bytes = 0.0
+def measure_layers(
+    base: Bench, options: argparse.Namespace, read: float
+) -> Iterator[dict[str, Any]]:
+    """A row for each kind of layer, and one for the head."""
+    graph_us, head_bytes = 0.0, 0
     for kind, recurrent in (("delta net", True), ("attention", False)):
         bench = LayerBench(
             base, options.format, options.layers, options.context, recurrent=recurrent
@@ -216,28 +219,41 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
         (few, few_kernels), (all_, kernels) = bench.graph(half), bench.graph(options.layers)
         time_us = (median_us(base, all_) - median_us(base, few)) / (options.layers - half)
         n_bytes = layer_bytes(options.format, options.context, recurrent=recurrent)
-        beside[kind] = time_us - n_bytes / read / 1e3
-        rows.append(
-            {
-                "layer": kind,
-                "kernels": (kernels - few_kernels) / (options.layers - half),
-                "us": time_us,
-                "bytes": n_bytes,
-                "beside_us": beside[kind],
-            }
-        )
+        yield {
+            "layer": kind,
+            "early": base.device.overlaps,
+            "kernels": (kernels - few_kernels) / (options.layers - half),
+            "us": time_us,
+            "bytes": n_bytes,
+            "beside_us": time_us - n_bytes / read / 1e3,
+        }
         graph, head_bytes = bench.head()
-        head_us = median_us(base, graph)
+        graph_us = median_us(base, graph)
         bench.memory.release()
-    rows.append({"head_us": head_us, "bytes": head_bytes})
-    total = sum(
+    yield {"head_us": graph_us, "early": base.device.overlaps, "bytes": head_bytes}
+
+
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row for each kind of layer, one for the head, one for each laptop."""
+    base = Bench([options.format, "F32"], options.cubins)
+    read = base.reading(512 * MIB)
+    rows: list[dict[str, Any]] = [{"card": base.device.name, "date": time.strftime("%Y-%m-%d")}]
+    rows[0]["read_gb_per_s"] = read
+    rows += measure_layers(base, options, read)
+    if base.device.overlaps:
+        base.device = replace(base.device, overlaps=False)
+        rows += measure_layers(base, options, read)
+    total = next(row["bytes"] for row in rows if "head_us" in row) + sum(
         count * layer_bytes(options.format, options.context, recurrent=kind == "delta net")
         for kind, count in LAYERS_OF_MODEL.items()
     )
-    fixed_us = sum(count * beside[kind] for kind, count in LAYERS_OF_MODEL.items())
-    for name, bandwidth in LAPTOPS.items():
-        step_us = (total + head_bytes) / bandwidth / 1e3 + fixed_us
-        rows.append({"laptop": name, "step_us": step_us, "tokens_per_s": 1e6 / step_us})
+    for name, (bandwidth, early) in LAPTOPS.items():
+        alike = [row for row in rows if "layer" in row and row["early"] == early]
+        beside = {row["layer"]: row["beside_us"] for row in alike}
+        if beside:
+            fixed_us = sum(count * beside[kind] for kind, count in LAYERS_OF_MODEL.items())
+            step_us = total / bandwidth / 1e3 + fixed_us
+            rows.append({"laptop": name, "step_us": step_us, "tokens_per_s": 1e6 / step_us})
     return rows
 
 

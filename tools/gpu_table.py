@@ -47,15 +47,17 @@ def layers_of(rows: Iterable[Row]) -> Iterator[str]:
     """A layer's kernels and time, the head's, and what laptops would take."""
     card, *rest = rows
     read = card["read_gb_per_s"]
-    yield f"| Layer | Kernels | Time, µs | Bytes | Time beside bytes ÷ {read:,.0f} GB/s, µs |"
-    yield "|---|---:|---:|---:|---:|"
+    beside_bytes = f"Time beside bytes ÷ {read:,.0f} GB/s, µs"
+    yield f"| Layer | Started early | Kernels | Time, µs | Bytes | {beside_bytes} |"
+    yield "|---|---|---:|---:|---:|---:|"
     for row in rest:
         if "layer" in row:
             figures = f"{row['kernels']:g} | {row['us']:.1f} | {row['bytes']:,}"
-            yield f"| {row['layer']} | {figures} | {row['beside_us']:.1f} |"
+            yield f"| {row['layer']} | {early_of(row)} | {figures} | {row['beside_us']:.1f} |"
         elif "head_us" in row:
             beside = row["head_us"] - row["bytes"] / read / 1e3
-            yield f"| head | 2 | {row['head_us']:.1f} | {row['bytes']:,} | {beside:.1f} |"
+            figures = f"2 | {row['head_us']:.1f} | {row['bytes']:,}"
+            yield f"| head | {early_of(row)} | {figures} | {beside:.1f} |"
     yield ""
     yield "| Card | Step, ms | tokens/s |"
     yield "|---|---:|---:|"
@@ -63,6 +65,11 @@ def layers_of(rows: Iterable[Row]) -> Iterator[str]:
         if "laptop" in row:
             step, speed = row["step_us"] / 1e3, row["tokens_per_s"]
             yield f"| {row['laptop']} | {step:.1f} | {speed:.0f} |"
+
+
+def early_of(row: Row) -> str:
+    """Whether kernels were started while the ones in front still ran."""
+    return "yes" if row["early"] else "no"
 
 
 def writing_of(rows: Iterable[Row]) -> Iterator[str]:
