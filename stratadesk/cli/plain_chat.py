@@ -219,13 +219,15 @@ class PlainChat:
             self._page.line("Press Ctrl+C again to quit.")
         return again
 
+    def _is_left(self) -> bool:
+        """Whether the chat is over; the other thread says so at any time."""
+        return self._leaving
+
     def _listen(self) -> None:
         try:
-            while not self._leaving:
+            while not self._is_left():
                 event = self._engine.events.get(timeout=POLL_S)
-                if self._leaving and isinstance(event, EngineStopped):
-                    return
-                if event is not None:
+                if event is not None and not (self._is_left() and isinstance(event, EngineStopped)):
                     self._show(event)
         except OSError as error:
             self._broken = error

@@ -4,6 +4,7 @@ Device, stream and allocator are settings of a thread in CuPy, so `open_device` 
 thread that computes. CuPy launches kernels and captures graphs; it must never allocate.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from stratadesk.units import format_bytes
 
 OVERLAPPING, OVERLAPPING_DRIVER = 90, 12_030
 """Compute capability, and CUDA version of the driver, that start a graph's kernels early."""
+
+EARLY_VARIABLE = "STRATADESK_EARLY"
+"""0 in this variable of the environment has kernels follow each other on every card."""
 
 OLDEST_DRIVER = 12_000
 """CUDA 12.0: what the driver must support, since the runtime is that of CUDA 12."""
@@ -148,7 +152,9 @@ def open_device(index: int = 0) -> Device:
         stream,
         bus_id,
         side,
-        overlaps=capability >= OVERLAPPING and driver >= OVERLAPPING_DRIVER,
+        overlaps=capability >= OVERLAPPING
+        and driver >= OVERLAPPING_DRIVER
+        and os.environ.get(EARLY_VARIABLE) != "0",
     )
 
 

@@ -51,6 +51,24 @@ def test_a_card_that_can_be_used() -> None:
 
 
 @pytest.mark.parametrize(
+    ("major", "driver", "early", "overlaps"),
+    [
+        (8, 13_000, "", False),
+        (9, 12_020, "", False),
+        (12, 12_030, "", True),
+        (9, 13_000, "0", False),
+    ],
+)
+def test_kernels_start_early_where_card_and_driver_can_and_nobody_minds(
+    monkeypatch: pytest.MonkeyPatch, major: int, driver: int, early: str, *, overlaps: bool
+) -> None:
+    monkeypatch.setattr(runtime, "getDeviceProperties", lambda _: {**FACTS, "major": major})
+    monkeypatch.setattr(runtime, "driverGetVersion", lambda: driver)
+    monkeypatch.setenv("STRATADESK_EARLY", early)
+    assert open_device().overlaps is overlaps
+
+
+@pytest.mark.parametrize(
     ("name", "answer", "sentence", "remedy"),
     [
         ("driverGetVersion", lambda: 0, "There is no NVIDIA driver", "Install it"),
