@@ -132,7 +132,8 @@ ENGINE_FLAGS = (
         ("-c", "--max-context"),
         int,
         0,
-        "tokens the context holds; 0 takes the model's own length, at most 32,768",
+        "tokens the context holds; 0 takes the model's own length, at most 32,768, or 4,096 where "
+        "cuda computes",
         aliases=("--ctx-size",),
         low=0,
         high=MOST_TOKENS,

@@ -35,11 +35,12 @@ class KvFormat(StrEnum):
 class EngineSettings:
     """How a model is loaded.
 
-    `max_context` is in tokens, 0 meaning the model's own length but at most 32,768; `chunk` is
-    the number of prompt tokens computed at once, 0 leaving it to the plan. `mtp` loads the block
-    that drafts tokens. `plan` and `machine` say what is chosen and what there is of a card's
-    memory; without them the host takes the RAM it needs. `poison` overwrites memory that was lent
-    or is fresh with NaN patterns and compares bytes before each use (tests, debugging).
+    `max_context` is in tokens, 0 meaning the model's own length but at most 32,768, on a real card
+    4,096; `chunk` is the number of prompt tokens computed at once, 0 leaving it to the plan. `mtp`
+    loads the block that drafts tokens. `plan` and `machine` say what is chosen and what there is
+    of a card's memory; without them the host takes the RAM it needs. `poison` overwrites memory
+    that was lent or is fresh with NaN patterns and compares bytes before each use (tests,
+    debugging).
     """
 
     device: Device = Device.AUTO
