@@ -18,7 +18,7 @@ from stratadesk.engine.plain_objects import made, plain
 from stratadesk.errors import StrataDeskError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.tui.app import StrataDeskApp
-from stratadesk.tui.handover import Handover
+from stratadesk.tui.handover import Answered, ChatRecord, Handover, Turn, Written
 from stratadesk.tui.options import AppOptions
 from stratadesk.tui.widgets.composer import Composer
 from stratadesk.tui.widgets.prompt_input import RECALL, PromptInput
@@ -29,6 +29,10 @@ from tests.tui.scripted_engine import ScriptedEngine, make_app
 SIZE = (100, 60)
 WHY = "The card stopped answering."
 TELLS = "F8 starts StrataDesk again and keeps the chat."
+NO_DRAFT = Written()
+ANSWER = (
+    "Some **bold** text. " * 9 + "\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nx = 1\n```\n"
+)
 AGAIN = "StrataDesk has started again and kept the chat."
 
 
@@ -52,6 +56,20 @@ def app_of(engine: ScriptedEngine, kept: Callable[[Handover], Path] | None) -> S
 def app_after(engine: ScriptedEngine, handover: Handover, kept: Kept) -> StrataDeskApp:
     options = AppOptions(hand_over=kept, chat=handover.chat, look=handover.look)
     return make_app(engine, settings=handover.settings, options=options)
+
+
+def app_with(engine: ScriptedEngine, chat: ChatRecord) -> StrataDeskApp:
+    return make_app(engine, options=AppOptions(hand_over=Kept(), chat=chat))
+
+
+def long_chat(exchanges: int, draft: Written = NO_DRAFT) -> ChatRecord:
+    """A chat that takes a while to lay out: its answers have a table and code."""
+    turns: list[Turn] = []
+    for number in range(exchanges):
+        turns.append(Turn(said=Written(f"question {number}")))
+        text = f"answer {number}\n\n{ANSWER}"
+        turns.append(Turn(answered=Answered(text, "Hm.", thought_s=2.0, thought_tokens=30)))
+    return ChatRecord((), tuple(turns), draft)
 
 
 def lost(request: int | None = None) -> tuple[Event, ...]:
@@ -231,6 +249,18 @@ async def test_a_message_that_waited_for_a_model_is_held_when_its_loading_loses_
         assert "Waits for the model" not in text_of(app)
         await pilot.press("ctrl+u", "up")
         assert prompt_of(app).text == "early"
+
+
+async def test_what_is_typed_while_a_long_chat_comes_back_follows_the_draft() -> None:
+    chat = long_chat(20, Written("my draft", ("a pasted log\n" * 50,)))
+    app = app_with(ScriptedEngine(), chat)
+    async with app.run_test(size=SIZE) as pilot:
+        assert AGAIN not in text_of(app)
+        prompt_of(app).insert("XYZ")
+        await wait_for_text(pilot, AGAIN)
+        draft, _ = app.chat_screen.query_one(Composer).record()
+        assert draft.typed.replace("\n", "") == "my draftXYZ"
+        assert draft.pastes == chat.draft.pastes
 
 
 async def test_what_was_chosen_since_the_start_is_handed_over() -> None:

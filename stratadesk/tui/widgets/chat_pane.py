@@ -185,10 +185,11 @@ class ChatPane(Vertical):
     async def restore(self, record: ChatRecord) -> None:
         """Go on with the chat of another run of the program, and say so."""
         async with self._turn:
+            # The draft first: a long chat takes seconds, and the user types on meanwhile.
+            self.composer.restore(record.draft, record.unanswered)
             self._conversation.restore(record.messages)
             await self.transcript.replay(record.turns, thinking_shown=self._thinking_shown)
             await self.transcript.add(Notice(STARTED_AGAIN))
-            self.composer.restore(record.draft, record.unanswered)
         self.composer.focus_editor()
 
     async def apply(self, event: Event) -> None:

@@ -108,8 +108,8 @@ class Composer(Vertical):
         return draft.record(), tuple(message.record() for message in self._held)
 
     def restore(self, draft: Written, held: tuple[Written, ...]) -> None:
-        """Have what another run of the program had here."""
-        self.put_back(self.Ready.of(draft))
+        """Have what another run of the program had here; what was typed since then follows it."""
+        self.give_back(self.Ready.of(draft))
         self.hold(*map(self.Ready.of, held))
 
     def type_text(self, text: str) -> None:
