@@ -27,12 +27,18 @@ def test_a_card_is_not_made_up_beside_the_real_one(flag: str) -> None:
         ("--prefill-layout", "loan"),
         ("--short-read", "4"),
         ("--pin-gib", "2"),
+        ("--prefill", "512"),
     ],
 )
 def test_what_a_real_card_does_not_do_yet_is_refused_and_auto_is_not(flag: str, value: str) -> None:
     with pytest.raises(UsageError, match=f"{flag} {value}.* cannot be had with --device cuda yet"):
         engine_settings(build_parser().parse_args([*RUN, flag, value]))
     assert engine_settings(build_parser().parse_args([*RUN, flag, "auto"])).machine is None
+
+
+def test_the_reserve_cannot_be_given_up_on_a_real_card_yet() -> None:
+    with pytest.raises(UsageError, match=r"--force cannot be had with --device cuda yet: .* free"):
+        engine_settings(build_parser().parse_args([*RUN, "--force"]))
 
 
 def test_the_reserve_of_a_real_card_comes_from_flag_file_or_default(own_home: object) -> None:

@@ -29,14 +29,17 @@ OF_A_CARD = frozenset(
 MADE_UP = {"vram_mib": "--vram-mib", "free_mib": "--free-mib", "vram_block_mib": "--vram-block-mib"}
 """Flags that describe a card which is not there."""
 
+ALL_THERE = "keeps all experts on the card and lends nothing"
 NOT_YET = {
-    "expert_cache": "--expert-cache",
-    "prefill_head_alias": "--prefill-head-alias",
-    "prefill_layout": "--prefill-layout",
-    "short_read": "--short-read",
-    "pin_gib": "--pin-gib",
+    "expert_cache": ("--expert-cache", ALL_THERE),
+    "prefill_head_alias": ("--prefill-head-alias", ALL_THERE),
+    "prefill_layout": ("--prefill-layout", ALL_THERE),
+    "short_read": ("--short-read", ALL_THERE),
+    "pin_gib": ("--pin-gib", ALL_THERE),
+    "prefill": ("--prefill", "reads prompts through decode windows of eight tokens"),
+    "force": ("--force", "loads a model onto a card only with the whole reserve free"),
 }
-"""Flags that choose what a real card does not do in this version, unless they say "auto"."""
+"""Flags that choose what a real card does not do yet, unless they say "auto", and why not."""
 
 
 def card_for(
@@ -58,10 +61,11 @@ def card_for(
                 "Leave one of the two out.",
             )
         for field in sorted(written & NOT_YET.keys()):
-            if given[field] != "auto":
+            flag, why = NOT_YET[field]
+            if given[field] not in ("auto", False):
+                value = "" if given[field] is True else f" {given[field]}"
                 raise UsageError(
-                    f"{NOT_YET[field]} {given[field]} cannot be had with --device cuda yet: this "
-                    "version keeps all experts on the card and lends nothing.",
+                    f"{flag}{value} cannot be had with --device cuda yet: this version {why}.",
                     "Leave it out, or use --device host.",
                 )
     return plan_settings(arguments), None

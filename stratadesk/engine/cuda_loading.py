@@ -206,7 +206,7 @@ class CardContents:
                 f"{self.device.name} has {mib(free):,.0f} MiB free, and this model needs "
                 f"{mib(blocks):,.0f} MiB with all its experts there, besides a reserve of "
                 f"{mib(reserve):,.0f} MiB.",
-                _remedy(free - blocks),
+                _remedy(free - blocks, self.state_bytes),
             )
         return Arena(self.memory, ArenaGeometry(needed, 0, ()), capacity=blocks, end=blocks)
 
@@ -272,7 +272,11 @@ class CardContents:
         )
 
 
-def _remedy(room: int) -> str:
-    """What helps when, besides the model, `room` bytes are free (negative: missing)."""
+def _remedy(room: int, state: int) -> str:
+    """What helps when `room` bytes are free besides the model (negative: missing).
+
+    `state` bytes of the model are KV cache and recurrent states.
+    """
     lower = f"--vram-reserve-mib {room // MIB} or less, " if room >= MIB else ""
-    return f"Choose {lower}a smaller --max-context or model, or use --device host."
+    shorter = "--max-context or " if room + state >= 0 else ""
+    return f"Choose {lower}a smaller {shorter}model, or use --device host."

@@ -183,7 +183,7 @@ class CudaWatch:
             total=figure.total or self._contents.device.total,
             free=figure.free,
             others=self._others,
-            outside=max(0, own - end) if own is not None else 0,
+            outside=max(0, own - end) if own is not None else None,
         )
         return make_ledger(card, self._parts, self._probe.reserve)
 

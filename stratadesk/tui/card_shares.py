@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from stratadesk.engine.vram.ledger import Ledger
+from stratadesk.engine.vram.ledger import CONTEXT, OTHERS, Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ OWNERS = (
     Owner("experts", "experts", "experts", "▒", "$success"),
     Owner("prompt buffers", "prompt buffers", "prompt", "▞", "$warning"),
     Owner("scratch", "scratch", "scratch", "▄", "$foreground 62%"),
-    Owner("graphs and context", "graphs and context", "GPU context", "+", "$foreground 62%"),
+    Owner(CONTEXT, "graphs and context", "GPU context", "+", "$foreground 62%"),
     Owner("padding", "rest of blocks", "block rest", "▖", "$foreground 62%"),
-    Owner("other programs", "other programs", "programs", "░", "$error"),
+    Owner(OTHERS, "other programs", "programs", "░", "$error"),
 )
 REST = Owner("rest", "further lines", "further", "&", "$foreground 62%")
 UNEXPLAINED = Owner("unexplained", "unexplained", "unexplained", "?", "bold $error")
@@ -54,6 +54,11 @@ def card_shares(ledger: Ledger) -> tuple[Share, ...]:
         Share(UNEXPLAINED, ledger.unexplained),
         Share(FREE, ledger.free),
     )
+
+
+def untold(ledger: Ledger) -> frozenset[str]:
+    """Return the owners that no source tells of: their share is not known, which is not 0."""
+    return frozenset((CONTEXT, OTHERS)) - {line.owner for line in ledger.lines}
 
 
 def without_padding(shares: tuple[Share, ...]) -> tuple[Share, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from stratadesk.engine.card_control import RESERVE_STEP
 from stratadesk.engine.commands import Command, Device, EngineSettings, SetHeadAlias
 from stratadesk.engine.events import Event, Failure, ModelLoaded
 from stratadesk.engine.vram.plan_settings import HeadAlias
@@ -98,7 +99,10 @@ class LiveControl:
 
     def turn_reserve(self, state: MonitorState, steps: int) -> None:
         """Turn the reserve up, or down when `steps` is negative."""
-        if state.settings is None:
+        plan = self.settings.plan
+        if state.settings is None and plan is not None and self._waits_for_card:
+            self._reserve_next(plan.reserve + steps * RESERVE_STEP)
+        elif state.settings is None:
             self._say(NO_CARD)
         else:
             self._said.hush()
@@ -106,7 +110,9 @@ class LiveControl:
 
     def set_reserve(self, state: MonitorState, mib: int) -> None:
         """Want a reserve of so many MiB."""
-        if state.settings is None:
+        if state.settings is None and self._waits_for_card:
+            self._reserve_next(mib * MIB)
+        elif state.settings is None:
             self._say(NO_CARD)
         else:
             self._said.hush()
@@ -165,6 +171,17 @@ class LiveControl:
         if refused or state.settings is None or state.settings.alias_next is self._alias:
             self._alias = None
         self.dial.follow(state)
+
+    @property
+    def _waits_for_card(self) -> bool:
+        """Whether the next load, if not this model, has a real card's memory to share out."""
+        return self.settings.device is Device.CUDA and self.settings.plan is not None
+
+    def _reserve_next(self, reserve: int) -> None:
+        """Want `reserve` bytes from the next load on: too many may be why there is no model."""
+        reserve = max(0, reserve)
+        self._reserve_asked(reserve)
+        self._said.say(f"Reserve {reserve // MIB:,} MiB from the next load on")
 
     def _is_unasked(self, state: MonitorState) -> bool:
         return bool(self.dial.words(state)) and not self.dial.answers_keys(state)

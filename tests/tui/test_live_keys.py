@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 from stratadesk.engine.card_events import CardSettings, DeviceLost, ReservePreviewed
 from stratadesk.engine.commands import (
     Command,
+    Device,
     EngineSettings,
     LoadModel,
     PreviewReserve,
@@ -22,7 +23,7 @@ from stratadesk.engine.commands import (
 )
 from stratadesk.engine.events import Event, Failure, ModelLoaded, Phase, ReserveApplied
 from stratadesk.engine.vram.phase_table import VramState
-from stratadesk.engine.vram.plan_settings import HeadAlias
+from stratadesk.engine.vram.plan_settings import HeadAlias, PlanSettings
 from stratadesk.engine.vram.states import MemoryState
 from stratadesk.tui import passing_words, reserve_dial
 from stratadesk.tui.app import StrataDeskApp
@@ -121,6 +122,25 @@ async def test_without_a_card_the_keys_say_so_and_tell_the_engine_nothing() -> N
         await pilot.press("f3", "f4", "f5")
         await wait_for_text(pilot, "no card")
         assert not commands(engine, SetHeadAlias) + commands(engine, PreviewReserve)
+
+
+async def test_without_a_model_the_keys_set_the_reserve_of_a_cards_next_load() -> None:
+    """A reserve that is too large may be why no model could be loaded."""
+    kept: dict[str, object] = {}
+    plan = PlanSettings(reserve=3_000 * MIB)
+    settings = EngineSettings(device=Device.CUDA, plan=plan)
+    options = AppOptions(remember=lambda key, value: kept.update({key: value}))
+    async with desk(on_card=False, settings=settings, options=options) as (app, engine, pilot, _):
+        await pilot.press("f4")
+        await wait_for_text(pilot, "Reserve 2,936 MiB from the next load on")
+        control = app._control
+        assert control.settings.plan is not None
+        assert control.settings.plan.reserve == 2_936 * MIB
+        assert not control.waits_for_reload
+        control.set_reserve(app.chat_screen.state, 590)
+        await wait_for_text(pilot, "Reserve 590 MiB from the next load on")
+        await wait_until(pilot, lambda: kept == {"vram_reserve_mib": 590})
+        assert not commands(engine, PreviewReserve) + commands(engine, SetReserve)
 
 
 async def test_f3_goes_through_auto_on_and_off() -> None:

@@ -60,6 +60,11 @@ def test_other_programs_nobody_measures_are_what_is_left() -> None:
     ledger = make_ledger(CardFigures(1000, 200, None, outside=100), ours, reserve=250)
     assert (ledger.of("other programs"), ledger.unexplained, ledger.shortfall) == (400, 0, 50)
     assert not ledger.others_known
+    neither = make_ledger(CardFigures(1000, 200, None, outside=None), ours, reserve=250)
+    assert neither.lines == ours
+    assert neither.unexplained == 500
+    one = make_ledger(CardFigures(1000, 200, 350, outside=None), ours, reserve=250)
+    assert (one.of("other programs"), one.unexplained) == (350, 150)
     known = make_ledger(CardFigures(1000, 200, 350, outside=100), ours, reserve=150)
     assert (known.unexplained, known.shortfall, known.others_known) == (50, 0, True)
     known.check(limit=50)

@@ -6,19 +6,22 @@ from dataclasses import dataclass
 from stratadesk.engine.vram.geometry import ArenaGeometry
 from stratadesk.engine.vram.invariants import InvariantError
 
+CONTEXT, OTHERS = "graphs and context", "other programs"
+"""Owners that only a driver tells of."""
+
 
 @dataclass(frozen=True, slots=True)
 class CardFigures:
     """What the card's driver says, in bytes.
 
     `others` is what other programs hold, None where no source tells. `outside` is what this
-    process holds outside the arena: context, graphs, loaded kernels.
+    process holds outside the arena, likewise: context, graphs, loaded kernels.
     """
 
     total: int
     free: int
     others: int | None
-    outside: int = 0
+    outside: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,8 @@ class Ledger:
     """All bytes of a card by owner, with the part of the free bytes that must stay free.
 
     `lines` do not contain the free bytes nor the unexplained ones. `others_known` tells whether
-    the line of other programs comes from a source; if not, it takes what would be unexplained.
+    the line of other programs comes from a source; if not, it takes what would be unexplained, if
+    nothing else is among that. What no source tells has no line.
     """
 
     total: int
@@ -76,11 +80,13 @@ class Ledger:
 
 def make_ledger(card: CardFigures, ours: Sequence[LedgerLine], reserve: int) -> Ledger:
     """Return the ledger of a card on which the arena is divided up as `ours` says."""
-    lines = (*ours, LedgerLine("graphs and context", card.outside))
-    others = card.others
-    if others is None:
-        others = max(0, card.total - card.free - sum(line.n_bytes for line in lines))
-    lines = (*lines, LedgerLine("other programs", others))
+    lines, others = tuple(ours), card.others
+    if card.outside is not None:
+        lines = (*lines, LedgerLine(CONTEXT, card.outside))
+        if others is None:
+            others = max(0, card.total - card.free - sum(line.n_bytes for line in lines))
+    if others is not None:
+        lines = (*lines, LedgerLine(OTHERS, others))
     return Ledger(card.total, card.free, reserve, lines, card.others is not None)
 
 

@@ -8,7 +8,7 @@ from textual.content import Content
 from stratadesk.engine.vram.ledger import Ledger
 from stratadesk.engine.vram.readings import MemoryReading
 from stratadesk.tui import moment
-from stratadesk.tui.card_shares import card_shares, without_padding
+from stratadesk.tui.card_shares import card_shares, untold, without_padding
 from stratadesk.tui.figures import NO_VALUE, clip, duration, fit, spread
 from stratadesk.tui.mib import MibScale, scale_of
 from stratadesk.tui.monitor_state import MonitorState
@@ -74,7 +74,10 @@ def legend(
     if ledger is not None:
         used = scale.down(ledger.total) - scale.down(ledger.free)
         units = scale.shared_out([share.n_bytes for share in shares], used)
-        figures = [scale.write(number) for number in units]
+        figures = [
+            NO_VALUE if share.owner.key in untold(ledger) else scale.write(number)
+            for share, number in zip(shares, units, strict=True)
+        ]
     return [
         Entry(owner.glyph, owner.color, owner.name if long else owner.short, text)
         for owner, text in zip((share.owner for share in shares), figures, strict=True)
