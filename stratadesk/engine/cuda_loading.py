@@ -96,6 +96,17 @@ class CudaLoader:
 
     def load(self, name: str) -> DeviceWeight:
         """The tensor `name` as a weight, in its place."""
+        info = self._gguf.tensors[name]
+        columns, each = info.shape[-1], programs.values_of_a_lane(info.format.name)
+        if columns % each and info.format.name in programs.FLOATS:
+            raise UnsupportedModelError(
+                f"Tensor {name} has rows of {columns} values in {info.format.name}; a graphics card "
+                f"multiplies {each} at once.",
+                "Use --device host.",
+            )
+        return self._placed(name)
+
+    def _placed(self, name: str) -> DeviceWeight:
         info, data = self._gguf.tensors[name], self._gguf.data(name)
         tied = HEAD_TENSOR not in self._gguf.tensors
         if name == EMBEDDING_TENSOR and not tied:
@@ -114,7 +125,7 @@ class CudaLoader:
                 f"Tensor {name} is stored as {info.format.name}; this version needs F32 there.",
                 "Choose another conversion of the model.",
             )
-        return DeviceTensor(self.load(name).address, info.shape)
+        return DeviceTensor(self._placed(name).address, info.shape)
 
     def expert_layer(self, parts: Sequence[DeviceWeight], form: ExpertForm) -> cuda.DeviceExperts:
         """The experts of the next layer that has any."""

@@ -93,6 +93,13 @@ def test_a_card_that_is_too_small_is_said_with_figures(monkeypatch: pytest.Monke
         contents(MODELS[0])
 
 
+def test_rows_that_lanes_cannot_share_out_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product would leave the last values of each row out."""
+    monkeypatch.setattr(cuda_loading.programs, "values_of_a_lane", lambda _: 7)
+    with pytest.raises(UnsupportedModelError, match="values in F32; a graphics card multiplies 7"):
+        contents(next(path for path in MODELS if path.stem.startswith("qwen35moe")))
+
+
 def test_a_family_that_is_not_computed_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_loading.cuda, "SUPPORTED", ("qwen35moe",))
     path = next(path for path in MODELS if path.stem.startswith("qwen3moe"))
