@@ -100,8 +100,8 @@ class CudaLoader:
         columns, each = info.shape[-1], programs.values_of_a_lane(info.format.name)
         if columns % each and info.format.name in programs.FLOATS:
             raise UnsupportedModelError(
-                f"Tensor {name} has rows of {columns} values in {info.format.name}; a graphics card "
-                f"multiplies {each} at once.",
+                f"Tensor {name} has rows of {columns} values in {info.format.name}; a graphics "
+                f"card multiplies {each} at once.",
                 "Use --device host.",
             )
         return self._placed(name)
