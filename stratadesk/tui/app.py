@@ -155,7 +155,8 @@ class StrataDeskApp(App[None]):
     async def _restore(self, chat: ChatRecord) -> None:
         """Show a chat that was handed over before anything that the engine says, which loads."""
         await self._chat_screen.chat.restore(chat)
-        self._bridge.open()
+        if self._chat_screen.is_attached:
+            self._bridge.open()
 
     async def on_unmount(self) -> None:
         """Stop the engine; by now the terminal is the user's again."""

@@ -4,11 +4,13 @@ The program starts again in a process of its own; what it hands over goes throug
 does through the file there.
 """
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 
 from stratadesk.engine.card_events import DeviceLost
@@ -20,6 +22,7 @@ from stratadesk.exit_codes import ExitCode
 from stratadesk.tui.app import StrataDeskApp
 from stratadesk.tui.handover import Answered, ChatRecord, Handover, Turn, Written
 from stratadesk.tui.options import AppOptions
+from stratadesk.tui.widgets.answer_turn import AnswerTurn
 from stratadesk.tui.widgets.composer import Composer
 from stratadesk.tui.widgets.prompt_input import RECALL, PromptInput
 from tests.tui import scripted_engine as script
@@ -261,6 +264,20 @@ async def test_what_is_typed_while_a_long_chat_comes_back_follows_the_draft() ->
         draft, _ = app.chat_screen.query_one(Composer).record()
         assert draft.typed.replace("\n", "") == "my draftXYZ"
         assert draft.pastes == chat.draft.pastes
+
+
+@pytest.mark.parametrize("answers", [1, 4, 8])
+async def test_who_leaves_while_a_long_chat_comes_back_just_leaves(answers: int) -> None:
+    engine = ScriptedEngine()
+    app = app_with(engine, long_chat(20))
+    async with app.run_test(size=SIZE):
+        while len(app.chat_screen.query(AnswerTurn)) < answers:
+            await asyncio.sleep(0.001)
+        assert len(app.chat_screen.query(AnswerTurn)) < 20
+        app.exit()
+    assert app.failed_with is None
+    assert app.exit_code == 0
+    assert engine.stops == 1
 
 
 async def test_what_was_chosen_since_the_start_is_handed_over() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
+from textual.widget import MountError
 
 from stratadesk.engine.card_events import DeviceLost
 from stratadesk.engine.commands import Cancel, CancelLoad, Generate, SamplingSettings
@@ -183,13 +184,22 @@ class ChatPane(Vertical):
         )
 
     async def restore(self, record: ChatRecord) -> None:
-        """Go on with the chat of another run of the program, and say so."""
+        """Go on with the chat of another run of the program, and say so.
+
+        Ends wherever the app is left meanwhile.
+        """
         async with self._turn:
             # The draft first: a long chat takes seconds, and the user types on meanwhile.
             self.composer.restore(record.draft, record.unanswered)
             self._conversation.restore(record.messages)
-            await self.transcript.replay(record.turns, thinking_shown=self._thinking_shown)
-            await self.transcript.add(Notice(STARTED_AGAIN))
+            try:
+                await self.transcript.replay(record.turns, thinking_shown=self._thinking_shown)
+                await self.transcript.add(Notice(STARTED_AGAIN))
+            except MountError:
+                # Nothing can be put into an app that is being left.
+                if self.is_attached:
+                    raise
+                return
         self.composer.focus_editor()
 
     async def apply(self, event: Event) -> None:

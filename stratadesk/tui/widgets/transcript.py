@@ -79,8 +79,10 @@ class Transcript(Bare, Remeasured, VerticalScroll, can_focus=False):
         return tuple(_record(turn) for turn in self._turns.children if isinstance(turn, Turn))
 
     async def replay(self, turns: Iterable[handover.Turn], *, thinking_shown: bool) -> None:
-        """Show turns of another run of the program as they were there."""
+        """Show turns of another run of the program as they were there, until the app is left."""
         for turn in turns:
+            if not self.is_attached:
+                return
             if turn.said is not None:
                 await self.add(UserTurn(turn.said.typed, attached(turn.said.pastes)))
             elif turn.answered is not None:
