@@ -113,5 +113,13 @@ def test_a_place_that_cannot_be_written_is_told_and_nothing_is_left(
     assert list((own_home / "state").iterdir()) == []
     (own_home / "state").rmdir()
     (own_home / "state").touch()
-    with pytest.raises(StrataDeskError, match=r"The chat cannot be kept in .*: File exists"):
+    with pytest.raises(StrataDeskError, match=r"The chat cannot be kept in .*: ") as caught:
+        write_handover(HANDOVER)
+    assert caught.value.remedy == f"{own_home / 'state'} is no folder: move it away, and try again."
+
+
+def test_a_folder_in_the_place_of_the_file_is_told_like_any_other_obstacle(own_home: Path) -> None:
+    place = own_home / "state" / f"handover-{os.getpid()}.json"
+    place.mkdir(parents=True)
+    with pytest.raises(StrataDeskError, match="is no file"):
         write_handover(HANDOVER)

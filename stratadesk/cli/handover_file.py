@@ -49,14 +49,14 @@ def write_handover(handover: "Handover") -> Path:
         path.touch(mode=0o600)
     except OSError as error:
         raise StrataDeskError(
-            f"The chat cannot be kept in {path}: {error.strerror}.",
-            "Give this user the right to write there, and try again.",
+            f"The chat cannot be kept in {path}: {error.strerror}.", _remedy(path.parent)
         ) from None
     _forget_old_ones(path.parent)
     try:
         replace_text(path, text)
     except StrataDeskError:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
         raise
     return path
 
@@ -111,6 +111,14 @@ def _forget_old_ones(folder: Path) -> None:
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > FRESH_S:
                 path.unlink()
+
+
+def _remedy(folder: Path) -> str:
+    """Say what to do where nothing can be written into a folder."""
+    for place in (folder, *folder.parents):
+        if os.path.lexists(place) and not place.is_dir():
+            return f"{place} is no folder: move it away, and try again."
+    return "Give this user the right to write there, and try again."
 
 
 def _path(number: int) -> Path:
