@@ -152,8 +152,9 @@ class StrataDeskApp(App[None]):
             # Once the theme is applied, which would go through every widget of the chat.
             self.call_after_refresh(self._restore, self._options.chat)
 
+    @work
     async def _restore(self, chat: ChatRecord) -> None:
-        """Show a chat that was handed over before anything that the engine says, which loads."""
+        """Show a chat that was handed over before what the engine says; keys work meanwhile."""
         await self._chat_screen.chat.restore(chat)
         if self._chat_screen.is_attached:
             self._bridge.open()

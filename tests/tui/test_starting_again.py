@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from stratadesk.engine.card_events import DeviceLost
@@ -23,6 +24,7 @@ from stratadesk.tui.app import StrataDeskApp
 from stratadesk.tui.handover import Answered, ChatRecord, Handover, Turn, Written
 from stratadesk.tui.options import AppOptions
 from stratadesk.tui.widgets.answer_turn import AnswerTurn
+from stratadesk.tui.widgets.chat_pane import COMES_BACK
 from stratadesk.tui.widgets.composer import Composer
 from stratadesk.tui.widgets.prompt_input import RECALL, PromptInput
 from tests.tui import scripted_engine as script
@@ -278,6 +280,26 @@ async def test_who_leaves_while_a_long_chat_comes_back_just_leaves(answers: int)
     assert app.failed_with is None
     assert app.exit_code == 0
     assert engine.stops == 1
+
+
+async def test_the_end_of_a_long_chat_and_what_is_typed_show_while_the_rest_comes_back() -> None:
+    engine = ScriptedEngine()
+    app = app_with(engine, long_chat(30))
+    async with app.run_test(size=SIZE) as pilot:
+        answers = app.chat_screen.query(AnswerTurn)
+        await wait_for_text(pilot, "answer 29")
+        assert COMES_BACK in text_of(app)
+        app.post_message(events.Key("x", "x"))
+        app.post_message(events.Key("enter", None))
+        await wait_until(pilot, lambda: prompt_of(app).text == "x", "the key")
+        assert len(answers) < 30
+        await wait_for_text(pilot, AGAIN)
+        assert COMES_BACK not in text_of(app)
+        assert app.chat_screen.chat.record().turns[:60] == long_chat(30).turns
+        assert all(answer.display for answer in answers)
+        assert prompt_of(app).text == "x"
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: engine.requests, "the request")
 
 
 async def test_what_was_chosen_since_the_start_is_handed_over() -> None:

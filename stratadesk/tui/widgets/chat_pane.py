@@ -44,6 +44,7 @@ AnswerEvent = (
 )
 
 CANCELLING = "Cancelling"
+COMES_BACK = "StrataDesk has started again and is bringing the chat back."
 STARTED_AGAIN = "StrataDesk has started again and kept the chat."
 CHATML_NOTE = "ChatML stands in for the model's own template until another model is loaded."
 
@@ -89,6 +90,7 @@ class ChatPane(Vertical):
         self._state = MonitorState()
         self._thinking_shown = False
         self._force_chatml = False
+        self._comes_back = False
         self._turn = asyncio.Lock()
         self._loading = LoadingLine()
         self.transcript = Transcript()
@@ -188,18 +190,22 @@ class ChatPane(Vertical):
 
         Ends wherever the app is left meanwhile.
         """
+        self._comes_back = True
         async with self._turn:
             # The draft first: a long chat takes seconds, and the user types on meanwhile.
             self.composer.restore(record.draft, record.unanswered)
             self._conversation.restore(record.messages)
+            notice = Notice(COMES_BACK)
             try:
+                await self.transcript.add(notice)
                 await self.transcript.replay(record.turns, thinking_shown=self._thinking_shown)
-                await self.transcript.add(Notice(STARTED_AGAIN))
             except MountError:
                 # Nothing can be put into an app that is being left.
                 if self.is_attached:
                     raise
                 return
+            notice.say(STARTED_AGAIN)
+            self._comes_back = False
         self.composer.focus_editor()
 
     async def apply(self, event: Event) -> None:
@@ -236,6 +242,10 @@ class ChatPane(Vertical):
     async def on_composer_ready(self, event: Composer.Ready) -> None:
         """Send a message, if there is someone to answer."""
         event.stop()
+        if self._comes_back:
+            # Waiting here would clear the editor of what is typed until then.
+            self.notify("The chat is being brought back; send in a moment.", markup=False)
+            return
         async with self._turn:
             obstacle = self._obstacle()
             if obstacle:

@@ -10,4 +10,13 @@ class Notice(Static):
 
     def __init__(self, sentence: str) -> None:
         self.sentence = sentence
-        super().__init__(f"◇ {safe_text(sentence)}", markup=False)
+        super().__init__(_marked(sentence), markup=False)
+
+    def say(self, sentence: str) -> None:
+        """Say something else in the same place."""
+        self.sentence = sentence
+        self.update(_marked(sentence))
+
+
+def _marked(sentence: str) -> str:
+    return f"◇ {safe_text(sentence)}"

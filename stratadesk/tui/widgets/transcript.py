@@ -1,6 +1,7 @@
 """The turns of a chat, one below the other."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from textual.app import ComposeResult
@@ -19,6 +20,11 @@ from stratadesk.tui.widgets.opening import Opening
 from stratadesk.tui.widgets.user_turn import UserTurn
 
 Turn = UserTurn | AnswerTurn | Notice | FailureCard
+
+AT_ONCE = 8
+"""Turns of a chat that comes back between which nothing is drawn; the first of them fill a view."""
+DRAW_S = 0.05
+"""Seconds in which what was typed meanwhile is drawn."""
 
 
 class Turns(Bare, Remeasured, Vertical):
@@ -51,7 +57,7 @@ class Transcript(Bare, Remeasured, VerticalScroll, can_focus=False):
         """The first turn, None when there is none yet."""
         return None if self.empty else self._turns.children[1]
 
-    async def add(self, turn: Turn, before: Turn | None = None) -> None:
+    async def add(self, turn: Turn, before: Widget | None = None) -> None:
         """Put `turn` at the end, or before another; go there if the reader is at the end."""
         self._open(False)
         await self._turns.mount(turn, before=before)
@@ -78,22 +84,34 @@ class Transcript(Bare, Remeasured, VerticalScroll, can_focus=False):
         """Return all turns as another run of the program can show them."""
         return tuple(_record(turn) for turn in self._turns.children if isinstance(turn, Turn))
 
-    async def replay(self, turns: Iterable[handover.Turn], *, thinking_shown: bool) -> None:
-        """Show turns of another run of the program as they were there, until the app is left."""
-        for turn in turns:
-            if not self.is_attached:
-                return
-            if turn.said is not None:
-                await self.add(UserTurn(turn.said.typed, attached(turn.said.pastes)))
-            elif turn.answered is not None:
-                answer = AnswerTurn(thinking_shown=thinking_shown)
-                await self.add(answer)
-                await answer.replay(turn.answered)
-            elif turn.failure is not None:
-                failure = replace(turn.failure, offers_chatml=False)
-                await self.add(FailureCard(failure, turn.times))
-            elif turn.remark is not None:
-                await self.add(Notice(turn.remark))
+    async def replay(self, turns: Sequence[handover.Turn], *, thinking_shown: bool) -> None:
+        """Show turns of another run of the program above all that is here, as they were there.
+
+        The last come first: a long chat takes seconds, and its end can be read meanwhile. Ends
+        when the app is left.
+        """
+        latest_first, earlier = list(reversed(turns)), list[Turn]()
+        for start in range(0, len(turns), AT_ONCE):
+            # Drawing between any two of them would take longer than they do.
+            with self.app.batch_update():
+                for record in latest_first[start : start + AT_ONCE]:
+                    if not self.is_attached:
+                        return
+                    turn = _made(record, thinking_shown)
+                    if start > 0:
+                        # What is out of sight is laid out once, not again for each one more.
+                        turn.display = False
+                        earlier.append(turn)
+                    await self._bring_back(turn, record)
+            await asyncio.sleep(DRAW_S)
+        with self.app.batch_update():
+            for turn in earlier:
+                turn.display = True
+
+    async def _bring_back(self, turn: Turn, record: handover.Turn) -> None:
+        await self.add(turn, self.first)
+        if isinstance(turn, AnswerTurn) and record.answered is not None:
+            await turn.replay(record.answered)
 
     async def take_out(self, question: UserTurn, answer: AnswerTurn) -> None:
         """Remove an exchange that never was; show the opening again if it was the only one."""
@@ -122,6 +140,17 @@ class Transcript(Bare, Remeasured, VerticalScroll, can_focus=False):
     def _open(self, opening: bool) -> None:
         self._opening.display = opening
         self._turns.set_class(opening, "-opening")
+
+
+def _made(record: handover.Turn, thinking_shown: bool) -> Turn:
+    """Make a turn of its record; an answer is still empty."""
+    if record.said is not None:
+        return UserTurn(record.said.typed, attached(record.said.pastes))
+    if record.failure is not None:
+        return FailureCard(replace(record.failure, offers_chatml=False), record.times)
+    if record.remark is not None:
+        return Notice(record.remark)
+    return AnswerTurn(thinking_shown=thinking_shown)
 
 
 def _record(turn: Turn) -> handover.Turn:
