@@ -330,6 +330,25 @@ def test_a_lost_card_is_told_and_reload_hands_the_chat_over(
     assert engine.requests[0].messages == (*kept[0].messages, Message("user", "And now?"))
 
 
+def test_a_question_that_the_loss_left_open_is_told_after_the_new_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def at_once(command: Command) -> Iterable[Event]:
+        if isinstance(command, Generate):
+            return (DeviceLost(0.0, "The driver was reset."), script.failure(command.request_id))
+        return answers(command)
+
+    kept: list[ChatRecord] = []
+
+    def hand_over(record: ChatRecord) -> Path:
+        kept.append(record)
+        return Path("kept")
+
+    chat(monkeypatch, "What is it?\n/reload\n", ScriptedEngine(at_once), hand_over=hand_over)
+    page, _ = chat(monkeypatch, "Hi\n", before=kept[0])
+    assert "0 messages.\n[no answer] Ask again what the lost GPU left open: What is it?\n" in page
+
+
 def test_a_chat_that_cannot_be_kept_is_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_record: ChatRecord) -> Path:
         raise StrataDeskError("The disk is full.", "Make room.")

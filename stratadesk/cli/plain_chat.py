@@ -24,7 +24,7 @@ from stratadesk.errors import StrataDeskError
 from stratadesk.exit_codes import ExitCode
 from stratadesk.tui.conversation import Conversation
 from stratadesk.tui.figures import plural
-from stratadesk.tui.handover import ChatRecord
+from stratadesk.tui.handover import ChatRecord, Written
 
 POLL_S = 0.1
 QUIT_WINDOW_S = 2.0
@@ -34,6 +34,7 @@ NO_MODEL = f"No model is loaded; {RELOAD}"
 START_AGAIN = "/reload starts StrataDesk again and keeps the chat."
 LOST = f"The GPU is lost; {START_AGAIN}"
 STARTED_AGAIN = "[started again] the chat is kept; it goes on with {}."
+NO_ANSWER = "[no answer] Ask again what the lost GPU left open: {}"
 HELP = (
     "Write a message and press Enter; a backslash at the end of a line goes on in the next.",
     "/new starts an empty chat, /help shows this, /quit leaves.",
@@ -70,6 +71,7 @@ class PlainChat:
         self._facts = PlainFacts()
         self._before = before
         self._conversation = Conversation()
+        self._unanswered: tuple[Written, ...] = ()
         self._hand_over = hand_over
         self.handed_over: Path | None = None
         self._request_ids = count(1)
@@ -110,6 +112,9 @@ class PlainChat:
         if self._before is not None:
             self._conversation.restore(self._before.messages)
             self._page.line(STARTED_AGAIN.format(plural(len(self._before.messages), "message")))
+            self._unanswered = self._before.unanswered
+            for message in self._unanswered:
+                self._page.line(NO_ANSWER.format(message.typed))
         while goes_on and (text := self._message()) is not None:
             word = text.strip()
             if word.startswith("/") and word[1:].isalpha():
@@ -129,6 +134,7 @@ class PlainChat:
                     self._page.line(words)
             case "/new":
                 self._conversation.clear()
+                self._unanswered = ()
                 self._page.line("[new chat]")
             case "/reload" if self._card_lost:
                 return not self._hands_over()
@@ -145,7 +151,9 @@ class PlainChat:
     def _hands_over(self) -> bool:
         """Keep the chat for another run of the program; its page stays as it is."""
         try:
-            self.handed_over = self._hand_over(ChatRecord(self._conversation.messages))
+            self.handed_over = self._hand_over(
+                ChatRecord(self._conversation.messages, unanswered=self._unanswered)
+            )
         except StrataDeskError as error:
             self._page.line(f"[failed] {error}")
             return False
@@ -160,10 +168,11 @@ class PlainChat:
         )
         self._said = dict.fromkeys(Channel, "")
         end = self._wait_for(request)
-        text, reasoning = self._said[Channel.ANSWER], self._said[Channel.THINKING]
+        answer, reasoning = self._said[Channel.ANSWER], self._said[Channel.THINKING]
         if isinstance(end, RequestFinished):
-            text, reasoning = end.text, end.reasoning
-        self._conversation.answered(text, reasoning)
+            answer, reasoning = end.text, end.reasoning
+        kept = self._conversation.answered(answer, reasoning)
+        self._unanswered = (Written(text),) if self._card_lost and not kept else ()
         return None if isinstance(end, EngineStopped) else end
 
     def _message(self) -> str | None:
