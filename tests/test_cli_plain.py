@@ -367,6 +367,14 @@ def test_a_card_lost_by_the_first_load_ends_the_chat(monkeypatch: pytest.MonkeyP
     assert code == 3
 
 
+def test_a_card_lost_by_a_reload_is_told_with_one_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = replace(script.failure(None), remedy="Start StrataDesk again.")
+    loads = iter((script.loaded(), (DeviceLost(0.0, "The driver was reset."), failed)))
+    page, _ = chat(monkeypatch, "/reload\n", ScriptedEngine(lambda _: next(loads)))
+    assert "Start StrataDesk again." not in page
+    assert page.count("/reload starts StrataDesk again and keeps the chat.") == 1
+
+
 def test_a_reload_that_fails_leaves_the_chat_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     loads = iter((script.loaded(), (script.failure(None),), script.loaded()))
 

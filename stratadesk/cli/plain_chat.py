@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -142,7 +143,8 @@ class PlainChat:
                 end = self._wait_for(load)
                 if isinstance(end, Failure):
                     self._model_gone = True
-                    self._page.line(LOST if self._card_lost else RELOAD)
+                    if not self._card_lost:
+                        self._page.line(RELOAD)
                 return isinstance(end, ModelLoaded | Failure)
             case _:
                 self._page.line(f"There is no command {command}; /help lists them.")
@@ -243,7 +245,7 @@ class PlainChat:
             self._settled.set()
 
     def _show(self, event: Event) -> None:
-        for line in self._facts.lines(event):
+        for line in self._facts.lines(self._in_short(event)):
             self._page.line(line)
         if isinstance(event, TextDelta):
             self._said[event.channel] += event.text
@@ -262,6 +264,11 @@ class PlainChat:
                     self._page.line(START_AGAIN)
             case RequestFinished() | Failure() if event.request_id == self._awaited:
                 self._settle(event)
+
+    def _in_short(self, event: Event) -> Event:
+        """Leave out of a failure what to do where that was told with the loss."""
+        told = self._card_lost and self._chatting
+        return replace(event, remedy="") if told and isinstance(event, Failure) else event
 
     def _settle(self, event: Event) -> None:
         self._end = event
