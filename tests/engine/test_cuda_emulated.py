@@ -229,7 +229,7 @@ def test_each_piece_that_is_copied_is_told_and_may_be_the_last(tmp_path: Path) -
     ("free", "helps"),
     [
         (100, "Choose --vram-reserve-mib 68 or less, a smaller --max-context"),
-        (31, "Choose a smaller --max-context"),
+        (31, "Choose a smaller model"),
     ],
 )
 def test_a_reserve_that_is_in_the_way_is_named(
