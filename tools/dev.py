@@ -20,6 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 OLDEST, NEWEST = (3, 11), (3, 14)
+STOPS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 LOCKS = {"start": "requirements.lock", "test": "requirements-dev.lock"}
 CHECKS = (
     ("ruff", "check", "."),
@@ -136,9 +139,8 @@ def test(*arguments: str) -> int:
     Raises:
         KeyboardInterrupt: it was stopped, as Ctrl+C does; nothing that it started is left.
     """
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.default_int_handler)
+    for number in STOPS[1:]:
+        signal.signal(number, signal.default_int_handler)
     failed, utf8 = [], {**os.environ, "PYTHONUTF8": "1"}
     for check in CHECKS:
         print(f"\n== {' '.join(check)}", flush=True)
@@ -153,10 +155,21 @@ def run_check(command: list[str], env: dict[str, str]) -> int:
     """Run a check in a session of its own and return its exit status.
 
     Ctrl+C goes to all processes that belong to the terminal, and pytest and its workers, ended at
-    once, would fill the screen with warnings about each other.
+    once, would fill the screen with warnings about each other. A stop that comes while the check is
+    being started waits until there is something to end.
     """
+    stops: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _: stops.append(number))
+        for number in STOPS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     process = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True)
     try:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if stops:
+            raise KeyboardInterrupt
         return process.wait()
     except KeyboardInterrupt:
         end(process)
