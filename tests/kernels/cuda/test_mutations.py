@@ -25,14 +25,14 @@ def own_libraries() -> Iterator[None]:
 MISSING_BARRIERS = (
     Mutation(
         "attention.cu",
-        "        __syncthreads();\n        const int dim",
-        "        const int dim",
+        "    __syncthreads();\n    float top = tops[0][head];",
+        "    float top = tops[0][head];",
         lambda bench: ops.test_attention(bench, 64, 8, 2, 150, 2, 128, "F32"),
     ),
     Mutation(
         "router.cu",
-        "ranked[expert] = rank_by;\n    __syncthreads();",
-        "ranked[expert] = rank_by;",
+        "[warp * WARP + better] = own;\n    __syncthreads();",
+        "[warp * WARP + better] = own;",
         lambda bench: ops.test_routing(bench, RouterScore.SOFTMAX, 256, 8, biased=False),
     ),
     Mutation(
