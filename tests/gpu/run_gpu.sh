@@ -34,10 +34,12 @@ pytest=(python3 -m pytest -c tests/gpu/pytest.ini --rootdir . --confcutdir . -p 
 step tests 300 "${pytest[@]}" tests/gpu -q -rA --tb=short --maxfail=8 --junitxml="$out/tests.xml"
 if [[ "$benchmarks" == yes ]]; then
     if command -v compute-sanitizer > /dev/null; then
-        for tool in memcheck racecheck synccheck; do
+        for tool in racecheck synccheck; do
             step "$tool" 90 compute-sanitizer --tool "$tool" --report-api-errors no \
                 --error-exitcode 9 "${pytest[@]}" tests/gpu/test_memcheck.py -q
         done
+        step memcheck 150 compute-sanitizer --tool memcheck --report-api-errors no \
+            --error-exitcode 9 "${pytest[@]}" tests/gpu/test_memcheck.py tests/gpu/test_golden.py -q
     else
         echo "compute-sanitizer is not here: the fences of test_fences.py stand in for it."
     fi
