@@ -38,7 +38,7 @@ if [[ "$benchmarks" == yes ]]; then
             step "$tool" 90 compute-sanitizer --tool "$tool" --report-api-errors no \
                 --error-exitcode 9 "${pytest[@]}" tests/gpu/test_memcheck.py -q
         done
-        step memcheck 150 compute-sanitizer --tool memcheck --report-api-errors no \
+        step memcheck 240 compute-sanitizer --tool memcheck --report-api-errors no \
             --error-exitcode 9 "${pytest[@]}" tests/gpu/test_memcheck.py tests/gpu/test_golden.py -q
     else
         echo "compute-sanitizer is not here: the fences of test_fences.py stand in for it."
