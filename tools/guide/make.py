@@ -1,6 +1,6 @@
 """Make the guide in one run: train, convert, check, evaluate.
 
-    python -m tools.guide.make RUN [--minutes 6.5] [--held-out] [--tiny]
+    python -m tools.guide.make RUN [--minutes 5] [--held-out] [--tiny]
 
 Everything lands in the folder RUN; `guide.gguf` is what gets bundled, `table.md` what was measured.
 Other flags are those of `train.py`. Ends with exit code 1 when the file's logits are not PyTorch's.

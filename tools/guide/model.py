@@ -141,14 +141,15 @@ class Guide(nn.Module):  # type: ignore[misc]
         Rows are padded on the right: what follows a token never reaches it.
         """
         model = self.trunk.model
-        states = model(input_ids=ids, output_router_logits=True)
+        # Given, they are not searched for joined rows, for whose number the host would wait.
+        positions = torch.arange(ids.shape[1], device=ids.device).expand(3, ids.shape[0], -1)
+        states = model(input_ids=ids, position_ids=positions, output_router_logits=True)
         hidden = states.last_hidden_state
         before = torch.cat((torch.zeros_like(hidden[:, :1]), hidden[:, :-1]), dim=1)
         routers: list[Any] = list(states.router_logits)
         gate = self.draft.block.mlp.gate.register_forward_hook(
             lambda _module, _given, made: routers.append(made[0])
         )
-        positions = torch.arange(ids.shape[1], device=ids.device).expand(3, ids.shape[0], -1)
         angles = model.rotary_emb(hidden, positions)
         drafted = self.draft(model.embed_tokens(ids), before, angles)
         gate.remove()
