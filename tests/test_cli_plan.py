@@ -261,8 +261,60 @@ def test_run_and_plan_say_the_same_of_the_simulated_card(
     assert "which simulates the card" in out
     assert main(["plan", "-m", model, *flags]) == 5
     out, of_gpu = capsys.readouterr()
-    assert "for an NVIDIA card" in out
+    assert "The design for an NVIDIA card" in out
     assert "plan --device host" not in of_gpu
+
+
+def told_in_one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_the_design_and_what_this_version_does_are_told_apart(
+    model_35b: Path, data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a laptop's card the design runs the model, and --device cuda does not load it."""
+    flags = ["--os", "linux", "--device", "cuda"]
+    assert run(model_35b, *flags) == 0
+    out = told_in_one_line(capsys)
+    assert "The design for an NVIDIA card: experts without a slot come over PCIe" in out
+    assert "No real card does this yet" in out
+    assert "This version, with --device cuda, puts all of the model on the card, 18,112 MiB" in out
+    assert "for a context of 4,096 tokens" in out
+    assert "the reserve of 590 MiB that does not fit into the 7,151 MiB free." in out
+    assert "refuses" not in out
+    assert run(model_35b, *flags, "--expert-cache", "99", "--prefill", "auto") == 0
+    assert "It refuses --expert-cache 99. the card" in told_in_one_line(capsys)
+    assert run(model_35b, "--vram-mib", "24000", "--free-mib", "18702", "--os", "linux") == 0
+    assert "590 MiB that fits into the 18,702 MiB free." in told_in_one_line(capsys)
+    assert run(data_dir / "models" / "qwen3-tied-q6_k.gguf") == 0
+    of_a_dense_model = told_in_one_line(capsys)
+    assert "card: prompts are read in large chunks. No real" in of_a_dense_model
+    assert "PCIe" not in of_a_dense_model
+
+
+def test_scripts_learn_what_this_version_does_on_a_card(
+    found: dict[str, object],
+    model_35b: Path,
+    data_dir: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert found["device_cuda"] == {
+        "fits": False,
+        "why_not": None,
+        "needed_bytes": 18_112 * MIB,
+        "context": 4_096,
+        "window": 8,
+        "refused_flags": [],
+    }
+    assert run(model_35b, "--json", "--vram-mib", "24000", "--max-context", "8192") == 0
+    larger = json.loads(capsys.readouterr().out)["device_cuda"]
+    assert larger["fits"]
+    assert larger["context"] == 8_192
+    # 10 layers keep 2 x 2 x 256 halves a token: 80 MiB more for 4,096 tokens, in blocks of 32.
+    assert 48 < larger["needed_bytes"] / MIB - 18_112 < 112
+    small = data_dir / "models" / "qwen3moe-f16.gguf"
+    assert run(small, "--json", "--device", "host", "--vram-mib", "8151") == 0
+    assert json.loads(capsys.readouterr().out)["device_cuda"] is None
 
 
 def test_prompts_beyond_the_context_are_not_timed(

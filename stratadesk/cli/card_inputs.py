@@ -9,6 +9,8 @@ from stratadesk.units import GIB, MIB
 from stratadesk.vram_flags import VRAM_FLAGS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stratadesk.engine.commands import Device
     from stratadesk.engine.vram.machine_facts import MachineFacts
     from stratadesk.engine.vram.plan_settings import PlanSettings
@@ -60,15 +62,21 @@ def card_for(
                 f"{MADE_UP[field]} makes a card up, and --device cuda computes on the real one.",
                 "Leave one of the two out.",
             )
-        for field in sorted(written & NOT_YET.keys()):
-            flag, why = NOT_YET[field]
-            if given[field] not in ("auto", False):
-                value = "" if given[field] is True else f" {given[field]}"
-                raise UsageError(
-                    f"{flag}{value} cannot be had with --device cuda yet: this version {why}.",
-                    "Leave it out, or use --device host.",
-                )
+        for flag, why in not_yet(arguments):
+            raise UsageError(
+                f"{flag} cannot be had with --device cuda yet: this version {why}.",
+                "Leave it out, or use --device host.",
+            )
     return plan_settings(arguments), None
+
+
+def not_yet(arguments: argparse.Namespace) -> "Iterator[tuple[str, str]]":
+    """The flags on the command line that no real card follows, each as written, and why."""
+    given = vars(arguments)
+    for field in sorted((given.keys() - kept_fields(arguments)) & NOT_YET.keys()):
+        flag, why = NOT_YET[field]
+        if given[field] not in ("auto", False):
+            yield flag if given[field] is True else f"{flag} {given[field]}", why
 
 
 def simulated_card(

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stratadesk.cli.card_inputs import OF_A_CARD, machine_facts, plan_settings
+from stratadesk.cli.card_inputs import OF_A_CARD, machine_facts, not_yet, plan_settings
 from stratadesk.cli.guide_card import with_card
 from stratadesk.cli.inputs import device, engine_settings
 from stratadesk.cli.kept_settings import kept_fields, with_kept
@@ -18,6 +18,7 @@ from stratadesk.vram_flags import MACHINE_FLAGS
 if TYPE_CHECKING:
     from stratadesk.engine.gguf_file import GgufFile
     from stratadesk.engine.vram.plan import VramPlan
+    from stratadesk.engine.vram.resident import ResidentModel
 
 MADE_UP = "This is the card that the chat makes up for the guide; --vram-mib plans for another."
 
@@ -44,12 +45,13 @@ def plan(arguments: argparse.Namespace) -> int:
             arguments = with_card(arguments)
             arguments.device = "host"
         made = planned(gguf, arguments)
+        resident = on_a_real_card(gguf, arguments, made)
     if arguments.json:
         import json
 
-        print(json.dumps(made.as_json(), ensure_ascii=False, indent=2))
+        print(json.dumps(made.as_json(resident), ensure_ascii=False, indent=2))
     else:
-        print(made.as_text())
+        print(made.as_text(resident))
     made.check()
     return ExitCode.OK
 
@@ -65,7 +67,7 @@ def gets_made_up_card(model: Path, arguments: argparse.Namespace) -> bool:
 
 def planned(gguf: "GgufFile", arguments: argparse.Namespace) -> "VramPlan":
     """Plan for an NVIDIA card or, with `--device host`, as `run` does with the same flags."""
-    if vars(arguments).get("device") == "host":
+    if _is_for_host(arguments):
         from stratadesk.engine.host_plan import plan_for_host
 
         return plan_for_host(gguf, engine_settings(arguments))
@@ -75,3 +77,19 @@ def planned(gguf: "GgufFile", arguments: argparse.Namespace) -> "VramPlan":
     settings = plan_settings(arguments)
     shape = fitting_shape(gguf, mtp=settings.mtp)
     return make_plan(shape, machine_facts(arguments), settings)
+
+
+def on_a_real_card(
+    gguf: "GgufFile", arguments: argparse.Namespace, made: "VramPlan"
+) -> "ResidentModel | None":
+    """What this version does with the model on the card planned for; None for a simulated one."""
+    if _is_for_host(arguments):
+        return None
+    from stratadesk.engine.card_need import resident_model
+
+    refused = tuple(flag for flag, _ in not_yet(arguments))
+    return resident_model(gguf, made.settings, made.machine.free_before, refused)
+
+
+def _is_for_host(arguments: argparse.Namespace) -> bool:
+    return vars(arguments).get("device") == "host"

@@ -14,7 +14,7 @@ from stratadesk.engine.hyperparameters import Hyperparameters
 from stratadesk.engine.vram.arena import Arena
 from stratadesk.engine.vram.geometry import ArenaGeometry, aligned
 from stratadesk.engine.vram.plan_settings import PlanSettings
-from stratadesk.errors import GgufError, MemoryShortageError, UnsupportedModelError
+from stratadesk.errors import GgufError, MemoryShortageError, UnsupportedModelError, UsageError
 from stratadesk.kernels.cuda import ops as cuda
 from stratadesk.kernels.cuda import programs
 from stratadesk.kernels.cuda.cubins import CubinStore, Kernels
@@ -68,6 +68,11 @@ class CardLayout:
     def total(self) -> int:
         """All of it."""
         return self.weights + self.resident + self.scratch
+
+    @property
+    def mapped(self) -> int:
+        """What the card gives for it: whole blocks."""
+        return -(-self.total // BLOCK_BYTES) * BLOCK_BYTES
 
 
 class CudaLoader:
@@ -152,20 +157,24 @@ class CudaLoader:
         return self.embedding.address
 
 
-class CardContents:
-    """A model's weights, state and scratch on the card, and the operations that use them.
+class CardPlaces:
+    """Where a model's weights, state and scratch lie on a card; it opens none itself.
 
-    Everything that `build` places is placed twice: once dry, to know the sizes, then in the arena.
+    All of it is placed twice: by `lay_out`, dry, to know the sizes, then in an arena.
 
-    `report` is told of the kernels and the copying, and may raise to end them.
+    `uploaded` is told of the bytes on the card and of all that go there.
 
     Raises:
-        UnsupportedModelError: an architecture or tensor that is not computed on a card.
-        DeviceError, MemoryShortageError: no card, or too little memory on it.
+        UnsupportedModelError: an architecture that is not computed on a card.
+        UsageError: the block that drafts tokens is asked for.
+        GgufError: there is no vocabulary.
     """
 
     def __init__(
-        self, gguf: GgufFile, settings: EngineSettings, formats: set[str], report: LoadReport
+        self,
+        gguf: GgufFile,
+        settings: EngineSettings,
+        uploaded: Callable[[int, int], None] = lambda *_: None,
     ) -> None:
         if gguf.architecture not in cuda.SUPPORTED:
             raise UnsupportedModelError(
@@ -173,60 +182,35 @@ class CardContents:
                 f"{', '.join(cuda.SUPPORTED)} are.",
                 "Use --device host.",
             )
+        if settings.mtp:
+            raise UsageError(
+                "Drafts are not computed on a graphics card yet.", "Use --device host."
+            )
         self.gguf = gguf
-        self._report = report
+        self._uploaded = uploaded
         self.kv_format = settings.kv_format.upper()
         self.vocab_size = len(gguf.get_strings("tokenizer.ggml.tokens"))
         if not self.vocab_size:
             raise GgufError(f"{gguf.label} has an empty vocabulary.")
         self.context = card_context(gguf, settings.max_context)
-        self.device: Device = open_device()
-        kernels = Kernels()
-        store = CubinStore(folders().cache / "cubins", self.device.arch)
-        wanted = programs.needed(formats, self.kv_format)
-        patient = all(store.has(program) for program in wanted)
-        kernels.load(wanted, store, report.kernels(patient=patient))
-
         self.rings: tuple[MappedCopy, ...] = ()
-        dry = cuda.CudaOps(self.device, kernels)
+
+    def lay_out(self, device: Device, kernels: Kernels) -> CardLayout:
+        """Place everything dry; neither `device` nor `kernels` is used.
+
+        Raises:
+            UnsupportedModelError: a tensor or an operation that is not computed on a card.
+        """
+        dry = cuda.CudaOps(device, kernels)
         dry.dry = True
-        self.layout = self._build(dry, None)
-        self.ops = cuda.CudaOps(self.device, kernels)
-        self.reserve = (settings.plan or PlanSettings()).reserve
-        self.memory = CudaMemory(self.device, BLOCK_BYTES, poison=settings.poison)
-        self.arena = self._arena(settings)
-        with ExitStack() as undo:
-            undo.callback(self.release)
-            self._build(self.ops, self.layout)
-            undo.pop_all()
+        return self._build(dry, None)
 
-    def release(self) -> None:
-        """Give the card's memory back."""
-        with ExitStack() as undo:
-            for copy in (self.loader.embedding, *self.rings):
-                if copy is not None:
-                    undo.callback(copy.release)
-            undo.callback(self.arena.release)
-
-    def _arena(self, settings: EngineSettings) -> Arena:
-        needed, free = self.layout.total, self.device.free()
-        reserve = self.reserve
-        blocks = -(-needed // BLOCK_BYTES) * BLOCK_BYTES
-        if blocks + reserve > free:
-            raise MemoryShortageError(
-                f"{self.device.name} has {mib(free):,.0f} MiB free, and this model needs "
-                f"{mib(blocks):,.0f} MiB with all its experts there, besides a reserve of "
-                f"{mib(reserve):,.0f} MiB.",
-                _remedy(free - blocks, self.state_bytes),
-            )
-        return Arena(self.memory, ArenaGeometry(needed, 0, ()), capacity=blocks, end=blocks)
-
-    def _build(self, placing: cuda.CudaOps, layout: CardLayout | None) -> CardLayout:
-        """Place all of the model, dry and without bounds, or in the arena as laid out."""
+    def _build(self, placing: cuda.CudaOps, layout: CardLayout | None, base: int = 0) -> CardLayout:
+        """Place all of the model, dry and without bounds, or from `base` on as laid out."""
         ops: Any = placing
-        spaces = self._spaces(layout)
+        spaces = _spaces(layout, base)
         weights, ops.resident, ops.workspace = spaces
-        self.loader = CudaLoader(self.gguf, ops, weights, self._report.uploaded)
+        self.loader = CudaLoader(self.gguf, ops, weights, self._uploaded)
         table = TensorTable(self.gguf.tensors, self.loader)
         self.family: Family = family(self.gguf.architecture)(
             Hyperparameters(self.gguf), table, self.vocab_size
@@ -257,6 +241,58 @@ class CardContents:
         addresses = [ring.address for ring in self.rings] or [0, 0]
         self.draws = DrawPlaces(*map(ops.resident.take, DrawPlaces.SIZES), *addresses)
 
+
+class CardContents(CardPlaces):
+    """A model's weights, state and scratch on the card, and the operations that use them.
+
+    `report` is told of the kernels and the copying, and may raise to end them.
+
+    Raises:
+        UnsupportedModelError: an architecture or tensor that is not computed on a card.
+        DeviceError, MemoryShortageError: no card, or too little memory on it.
+    """
+
+    def __init__(
+        self, gguf: GgufFile, settings: EngineSettings, formats: set[str], report: LoadReport
+    ) -> None:
+        super().__init__(gguf, settings, report.uploaded)
+        self.device: Device = open_device()
+        kernels = Kernels()
+        store = CubinStore(folders().cache / "cubins", self.device.arch)
+        wanted = programs.needed(formats, self.kv_format)
+        patient = all(store.has(program) for program in wanted)
+        kernels.load(wanted, store, report.kernels(patient=patient))
+
+        self.layout = self.lay_out(self.device, kernels)
+        self.ops = cuda.CudaOps(self.device, kernels)
+        self.reserve = (settings.plan or PlanSettings()).reserve
+        self.memory = CudaMemory(self.device, BLOCK_BYTES, poison=settings.poison)
+        self.arena = self._arena(settings)
+        with ExitStack() as undo:
+            undo.callback(self.release)
+            self._build(self.ops, self.layout, self.memory.address)
+            undo.pop_all()
+
+    def release(self) -> None:
+        """Give the card's memory back."""
+        with ExitStack() as undo:
+            for copy in (self.loader.embedding, *self.rings):
+                if copy is not None:
+                    undo.callback(copy.release)
+            undo.callback(self.arena.release)
+
+    def _arena(self, settings: EngineSettings) -> Arena:
+        needed, blocks = self.layout.total, self.layout.mapped
+        free, reserve = self.device.free(), self.reserve
+        if blocks + reserve > free:
+            raise MemoryShortageError(
+                f"{self.device.name} has {mib(free):,.0f} MiB free, and this model needs "
+                f"{mib(blocks):,.0f} MiB with all its experts there, besides a reserve of "
+                f"{mib(reserve):,.0f} MiB.",
+                _remedy(free - blocks, self.state_bytes),
+            )
+        return Arena(self.memory, ArenaGeometry(needed, 0, ()), capacity=blocks, end=blocks)
+
     @property
     def experts(self) -> int:
         """Experts of all layers; each is on the card."""
@@ -272,15 +308,15 @@ class CardContents:
         """The ring of tokens drawn."""
         return self.rings[1]
 
-    def _spaces(self, layout: CardLayout | None) -> tuple[DeviceWorkspace, ...]:
-        if layout is None:
-            return tuple(DeviceWorkspace(0, ENDLESS) for _ in range(3))
-        base = self.memory.address
-        return (
-            DeviceWorkspace(base, layout.weights),
-            DeviceWorkspace(base + layout.weights, layout.resident),
-            DeviceWorkspace(base + layout.weights + layout.resident, layout.scratch),
-        )
+
+def _spaces(layout: CardLayout | None, base: int) -> tuple[DeviceWorkspace, ...]:
+    if layout is None:
+        return tuple(DeviceWorkspace(0, ENDLESS) for _ in range(3))
+    return (
+        DeviceWorkspace(base, layout.weights),
+        DeviceWorkspace(base + layout.weights, layout.resident),
+        DeviceWorkspace(base + layout.weights + layout.resident, layout.scratch),
+    )
 
 
 def _remedy(room: int, state: int) -> str:

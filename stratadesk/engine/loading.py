@@ -16,7 +16,7 @@ from stratadesk.engine.hyperparameters import Hyperparameters
 from stratadesk.engine.load_report import LoadReport
 from stratadesk.engine.protocols import PhaseSink, ProgressSink, tell_nobody
 from stratadesk.engine.tensor_formats import HOST_FORMATS
-from stratadesk.errors import GgufError, UnsupportedModelError, UsageError
+from stratadesk.errors import GgufError, UnsupportedModelError
 from stratadesk.paths import folders
 
 if TYPE_CHECKING:
@@ -75,8 +75,6 @@ def _on_card(
     from stratadesk.engine.cuda_loading import CardContents
     from stratadesk.engine.cuda_model import CudaModel
 
-    if settings.mtp:
-        raise UsageError("Drafts are not computed on a graphics card yet.", "Use --device host.")
     return CudaModel(CardContents(gguf, settings, formats, report))
 
 

@@ -24,8 +24,9 @@ def test_the_json_has_these_keys_and_adds_up(shape_35b: ModelShape) -> None:
     assert list(found) == [
         "card", "regions", "rows", "slots_total", "slots_per_layer", "slot_bytes_per_layer",
         "head_bytes", "tiers", "layouts", "free_mib_by_phase", "reserve_mib", "requests",
-        "problems",
+        "problems", "device_cuda",
     ]  # fmt: skip
+    assert found["device_cuda"] is None
     assert found["rows"] == 66
     assert sum(found["slots_per_layer"]) == found["slots_total"]  # type: ignore[call-overload]
     assert list(found["free_mib_by_phase"]) == list(PHASES)  # type: ignore[call-overload]

@@ -36,6 +36,7 @@ from stratadesk.engine.vram.problems import (
 )
 from stratadesk.engine.vram.regions import EMPTY, Region, regions_of
 from stratadesk.engine.vram.requests import RequestPlan, RequestPlanner
+from stratadesk.engine.vram.resident import ResidentModel
 from stratadesk.engine.vram.shape import ModelShape
 from stratadesk.errors import MemoryShortageError
 
@@ -134,17 +135,17 @@ class VramPlan:
             )
         raise MemoryShortageError(fatal.sentence, fatal.remedy)
 
-    def as_json(self) -> dict[str, object]:
-        """Return the object that `stratadesk plan --json` prints."""
+    def as_json(self, resident: ResidentModel | None = None) -> dict[str, object]:
+        """Return the object that `stratadesk plan --json` prints; see `plan_object`."""
         from stratadesk.engine.vram.plan_json import plan_object
 
-        return plan_object(self)
+        return plan_object(self, resident)
 
-    def as_text(self) -> str:
+    def as_text(self, resident: ResidentModel | None = None) -> str:
         """Return the same for people: tables, a bar, and what the alias buys here."""
         from stratadesk.engine.vram.plan_text import plan_text
 
-        return plan_text(self)
+        return plan_text(self, resident)
 
 
 def make_plan(

@@ -8,13 +8,17 @@ from stratadesk.units import MIB
 if TYPE_CHECKING:
     from stratadesk.engine.vram.layouts import LayoutFacts
     from stratadesk.engine.vram.plan import VramPlan
+    from stratadesk.engine.vram.resident import ResidentModel
 
 REQUESTS = (16, 64, 256, 512, 1_024, 2_048, 8_192, 29_854)
 """Fresh tokens that every plan tells about, as far as the context holds them."""
 
 
-def plan_object(plan: "VramPlan") -> dict[str, object]:
-    """Return the plan in built-in types. Sizes are bytes unless a key says MiB."""
+def plan_object(plan: "VramPlan", resident: "ResidentModel | None" = None) -> dict[str, object]:
+    """Return the plan in built-in types. Sizes are bytes unless a key says MiB.
+
+    `resident` tells what this version does on a real card, where that is planned for.
+    """
     return {
         "card": _card(plan),
         "regions": [region.as_json() for region in plan.regions],
@@ -33,6 +37,7 @@ def plan_object(plan: "VramPlan") -> dict[str, object]:
         "reserve_mib": plan.settings.reserve // MIB,
         "requests": [plan.request(n).as_json() for n in REQUESTS if n <= plan.context],
         "problems": [str(problem) for problem in plan.problems],
+        "device_cuda": resident.as_json() if resident else None,
     }
 
 

@@ -14,16 +14,28 @@ from stratadesk.units import GIB, MIB, mib
 if TYPE_CHECKING:
     from stratadesk.engine.vram.plan import VramPlan
     from stratadesk.engine.vram.requests import RequestPlan
+    from stratadesk.engine.vram.resident import ResidentModel
 
 COLUMNS, BAR_CELLS = 98, 72
+
+STREAMED = (
+    "experts without a slot come over PCIe, and prompts are read in memory that slots and the "
+    "output head lend"
+)
+ALL_DENSE = "prompts are read in large chunks"
+"""What the design has that a real card has not yet: with experts, and without."""
 
 Rows = Sequence[Sequence[str]]
 
 
-def plan_text(plan: "VramPlan") -> str:
-    """Return the whole plan as text of at most 100 columns; nothing is told by colour."""
+def plan_text(plan: "VramPlan", resident: "ResidentModel | None" = None) -> str:
+    """Return the whole plan as text of at most 100 columns; nothing is told by colour.
+
+    `resident` tells what this version does on a real card, where that is planned for.
+    """
     parts = (
         _title(plan),
+        _wrapped(resident.text, "  ") if resident else "",
         _table(("the card", "MiB", ""), list(_card_lines(plan))),
         _bar(plan),
         _table(("RAM", "GiB", ""), list(_host_lines(plan))),
@@ -50,7 +62,7 @@ def _title(plan: "VramPlan") -> str:
     ram = round(machine.ram / GIB, 1)
     return (
         f"{name} ({plan.shape.architecture}), context {plan.context:,} tokens\n"
-        f"  {_rule(plan)}\n"
+        f"{_wrapped(_rule(plan), '  ')}\n"
         f"  card {mib(machine.card):,.0f} MiB, {machine.system}, RAM {ram:,g} GiB, "
         f"link {machine.rates.link / 1e9:g} GB/s"
     )
@@ -59,7 +71,11 @@ def _title(plan: "VramPlan") -> str:
 def _rule(plan: "VramPlan") -> str:
     if plan.inputs.rule is HOST_RULE:
         return "as run and the chat plan it on this CPU, which simulates the card"
-    return "for an NVIDIA card; --device host plans the simulated one of run and the chat"
+    design = STREAMED if plan.planner.most_slots else ALL_DENSE
+    return (
+        f"The design for an NVIDIA card: {design}. No real card does this yet, but the simulated "
+        "one of run and the chat (--device host)."
+    )
 
 
 def _printable(text: str) -> str:
