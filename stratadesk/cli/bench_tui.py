@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-m", "--model", metavar="MODEL", help="measure how much this one's decoding loses, too")
     for flag in NUMBERS:
         add_number(parser, flag)
-    add("--device", choices=("host", "cuda"), default="host", help="with -m: where it computes")
+    where = "with -m: where it computes (default host)"
+    add("--device", choices=("host", "cuda"), default="host", help=where)
     add("--json", action="store_true", default=False, help="print one JSON object")
 
 

@@ -29,6 +29,7 @@ CHAT_EXAMPLES = """\
 examples:
   stratadesk                                  chat with the bundled guide; F2 takes another
   stratadesk -m Qwen3-30B-A3B-Q4_K_M.gguf     chat with this one
+  stratadesk -m MODEL --device cuda           with all of it on an NVIDIA card
   stratadesk run -m MODEL -p "Why is the sky blue?"
   stratadesk COMMAND --help                   flags and examples of a command
 
@@ -80,10 +81,15 @@ examples:
   stratadesk plan -m MODEL --vram-mib 6144 --ram-gib 16 --os windows --commit-gib 24
   stratadesk plan -m MODEL --free-mib 5900 --max-context 16384 --kv q8_0 --json
 
-Reads the file's header only and needs no GPU. For an NVIDIA card it plans streamed experts and
-loans, which --device cuda does not do yet: that takes only a model that fits whole. When the model
-does not fit, the plan is printed all the same, with the smallest changes that would do, and the
-exit code is 5.
+Reads the file's header only and needs no GPU. The tables are the design: experts streamed from RAM
+and memory lent to prompts, which no real card does yet. What this version does with --device cuda,
+which takes only a model that fits whole, stands above them. When the design does not fit, the plan
+is printed all the same, with the smallest changes that would do, and the exit code is 5.
+"""
+
+SIMULATED_CARD = """\
+On the CPU any of these has it simulate a card ({} alone do not).
+With --device cuda only --vram-reserve-mib counts; the others are refused, unless they say auto.
 """
 
 PATHS_EXAMPLES = """\
@@ -307,13 +313,15 @@ def _add_group(
 
 
 def _add_card(parser: Parser, without: Container[str] = ()) -> None:
-    """Add the flags about a card's memory; any of them has the host simulate a card.
+    """Add the flags about a card's memory; see `OF_A_CARD` and `card_for` for what they do.
 
     Fields in `without` are left out. What this version refuses is taken, but not listed.
     """
-    title = "memory of the card (without a GPU: of a simulated one)"
     flags = (flag for flag in (*CARD_FLAGS, *VRAM_FLAGS) if flag.field not in without)
-    group = _add_group(parser, title, flags, unlisted=("spec",))
+    group = _add_group(parser, "memory of a card", flags, unlisted=("spec",))
+    group.description = SIMULATED_CARD.format(
+        "--mtp and --force" if "prefill" in without else "--prefill, --mtp and --force"
+    )
     group.add_argument(
         "--force", action="store_true", help="go on without the reserve, or with too little RAM"
     )

@@ -20,7 +20,7 @@ from stratadesk.engine.events import (
 from stratadesk.tui.sanitise import safe_text
 from stratadesk.units import format_bytes, format_rate
 
-COMPILING = "Compiling kernels for this CPU (once, under a minute)…"
+COMPILING = "Compiling kernels for this machine (once, then they are kept)…"
 COMPILING_S = 2.0
 ENDINGS = {
     FinishReason.STOP: "",

@@ -97,8 +97,9 @@ def test_low_names_figure_reserve_program_and_keys() -> None:
     assert "F5" in found.text
 
 
-def test_a_key_that_gives_nothing_back_is_not_offered() -> None:
-    found = shown(pushed(287), step=Step(0, 0))
+@pytest.mark.parametrize("step", [Step(0, 0), Step(64 * MIB, 0)], ids=["least", "real card"])
+def test_a_key_that_gives_nothing_back_is_not_offered(step: Step) -> None:
+    found = shown(pushed(287), step=step)
     assert "F5 has nothing left to give back; F4 lowers the reserve." in found.text
     assert "press F5" not in found.text
 

@@ -44,7 +44,7 @@ class Keys:
 class Step:
     """What one press gives back: bytes of video memory, and the expert slots they cost.
 
-    Bytes of 0 mean that there is nothing left to give.
+    Where either is 0 there is nothing to give: on a real card no slot can be given back yet.
     """
 
     n_bytes: int
@@ -151,7 +151,7 @@ def _help(status: MemoryStatus, step: Step | None, keys: Keys) -> str:
     """What to do; a lower reserve is no help where nothing is free."""
     close = "Close it" if status.grew else "Close what uses the card"
     lowers = "" if _is_empty(status) else f"; {keys.lower} lowers the reserve"
-    if step and not step.n_bytes:
+    if step and not (step.n_bytes and step.slots):
         return f"{close}: {keys.higher} has nothing left to give back{lowers}."
     gives = "memory back by raising the reserve"
     if step:
