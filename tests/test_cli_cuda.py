@@ -7,8 +7,13 @@ from stratadesk.cli.inputs import engine_settings
 from stratadesk.cli.kept_settings import with_kept
 from stratadesk.cli.parser import build_parser
 from stratadesk.errors import UsageError
+from stratadesk.settings import Flag
 from stratadesk.settings_file import save_setting, user_file
 from stratadesk.units import MIB
+from stratadesk.vram_flags import CARD_FLAGS, VRAM_FLAGS
+
+KEPT_TO = {"vram_reserve_mib"}
+"""What a real card follows."""
 
 RUN = ["run", "-m", "x", "-p", "hi", "--device", "cuda"]
 
@@ -39,6 +44,28 @@ def test_what_a_real_card_does_not_do_yet_is_refused_and_auto_is_not(flag: str, 
 def test_the_reserve_cannot_be_given_up_on_a_real_card_yet() -> None:
     with pytest.raises(UsageError, match=r"--force cannot be had with --device cuda yet: .* free"):
         engine_settings(build_parser().parse_args([*RUN, "--force"]))
+
+
+LISTED = [flag for flag in (*CARD_FLAGS, *VRAM_FLAGS) if flag.field != "spec"]
+
+
+@pytest.mark.parametrize("flag", LISTED, ids=lambda flag: flag.names[0])
+def test_what_the_help_says_of_these_flags_is_so(
+    flag: Flag, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["run", "--help"])
+    said = capsys.readouterr().out.partition("memory of a card:")[2].partition("--vram-mib")[0]
+    value = [] if flag.kind is bool else [flag.choices[-1] if flag.choices else "64"]
+    written = [flag.names[0], *value]
+    on_host = engine_settings(build_parser().parse_args([*RUN[:-1], "host", *written]))
+    assert (on_host.plan is not None) is (flag.names[0] not in said or flag.field in KEPT_TO)
+    on_card = build_parser().parse_args([*RUN, *written])
+    if flag.field in KEPT_TO:
+        assert engine_settings(on_card).plan is not None
+    elif flag.field != "mtp":  # refused where it is loaded: tests/engine/test_card_need.py
+        with pytest.raises(UsageError):
+            engine_settings(on_card)
 
 
 def test_the_reserve_of_a_real_card_comes_from_flag_file_or_default(own_home: object) -> None:

@@ -11,15 +11,16 @@ import pytest
 
 from stratadesk.engine import cuda_loading
 from stratadesk.engine.card_need import resident_model
-from stratadesk.engine.commands import EngineSettings, KvFormat
+from stratadesk.engine.commands import Device, EngineSettings, KvFormat
 from stratadesk.engine.cuda_loading import CardContents
 from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.load_report import LoadReport
+from stratadesk.engine.loading import load_model
 from stratadesk.engine.protocols import tell_nobody
 from stratadesk.engine.vram.plan_settings import PlanSettings
-from stratadesk.errors import MemoryShortageError
+from stratadesk.errors import MemoryShortageError, UsageError
 from stratadesk.kernels.cuda.cubins import Kernels
-from stratadesk.kernels.cuda.device import Device
+from stratadesk.kernels.cuda.device import Device as Card
 from stratadesk.units import MIB
 from tests.conftest import DATA_DIR
 from tests.engine.test_cuda_loading import MODELS, DryOps, Memory
@@ -32,13 +33,13 @@ def loaded_with(
     free: int, path: Path, settings: EngineSettings, monkeypatch: pytest.MonkeyPatch
 ) -> CardContents:
     """Load onto a dry card with `free` bytes."""
-    card = Device(0, "A dry card", "sm_89", 1 << 40, 24, None)
+    card = Card(0, "A dry card", "sm_89", 1 << 40, 24, None)
     with monkeypatch.context() as patch:
         patch.setattr(cuda_loading, "open_device", lambda: card)
         patch.setattr(cuda_loading, "CudaMemory", Memory)
         patch.setattr(cuda_loading.cuda, "CudaOps", DryOps)
         patch.setattr(Kernels, "load", lambda *_: None)
-        patch.setattr(Device, "free", lambda _: free)
+        patch.setattr(Card, "free", lambda _: free)
         report = LoadReport(tell_nobody, "dry")
         return CardContents(GgufFile.open(path), settings, {"F32"}, report)
 
@@ -77,6 +78,12 @@ def test_a_draft_block_is_not_loaded_there() -> None:
     with GgufFile.open(DATA_DIR / "models" / "qwen35moe-ud-q4k.gguf") as gguf:
         told = resident_model(gguf, PlanSettings(mtp=True), 1 << 40)
     assert "Drafts are not computed on a graphics card" in told.text
+    with pytest.raises(UsageError, match="Drafts are not computed on a graphics card"):
+        load_model(
+            DATA_DIR / "models" / "qwen35moe-ud-q4k.gguf",
+            EngineSettings(device=Device.CUDA, mtp=True),
+            tell_nobody,
+        )
 
 
 def test_no_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
