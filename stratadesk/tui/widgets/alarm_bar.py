@@ -10,7 +10,7 @@ from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.widgets.drawing import lines
 from stratadesk.tui.widgets.section import Section
 
-ROWS = {Urgency.CALM: 6, Urgency.URGENT: 10}
+ROWS = {Urgency.CALM: 7, Urgency.URGENT: 10}
 MARKS = {Urgency.CALM: "!", Urgency.URGENT: "!!!"}
 
 
@@ -36,17 +36,32 @@ def alarm_rows(alarm: Alarm, width: int) -> Content:
     """Draw an alarm `width` cells wide; the word reads without colour."""
     word = clip(f" {MARKS[alarm.urgency]} {alarm.word} ", width)
     most = ROWS[alarm.urgency]
-    rows = _wrapped(alarm, word, max(width, 1))
+    rows = _beside(alarm, word, width)
     if len(rows) > most:
-        rows = [*rows[: most - 1], clip(" ".join(rows[most - 1 :]), width)]
-    first = Content.assemble((word, "bold reverse"), rows[0][len(word) :] if rows else "")
+        rows = _below(alarm, word, width)
+    if len(rows) > most:
+        kept = [rows[most - 1], *map(str.strip, rows[most:])]
+        rows = [*rows[: most - 1], clip(" ".join(kept), width)]
+    first = Content.assemble((word, "bold reverse"), rows[0][len(word) :])
     return lines(first, *(Content(text) for text in rows[1:]))
 
 
-def _wrapped(alarm: Alarm, word: str, width: int) -> list[str]:
-    """A row for each sentence where they are urgent and fit, else one paragraph."""
+def _beside(alarm: Alarm, word: str, width: int) -> list[str]:
+    """All rows begin behind the word: one for each sentence where they are urgent and fit."""
     indent = " " * (len(word) + 1)
     rows = [indent + sentence for sentence in alarm.sentences]
     if alarm.urgency is Urgency.URGENT and max(map(len, rows), default=0) <= width:
-        return rows
-    return textwrap.wrap(alarm.text, width, initial_indent=indent)
+        return rows or [word]
+    return _paragraph(alarm, indent, width)
+
+
+def _below(alarm: Alarm, word: str, width: int) -> list[str]:
+    """The word has a row to itself: beside it there is room for too little of the text."""
+    return [word, *_paragraph(alarm, " ", width)]
+
+
+def _paragraph(alarm: Alarm, indent: str, width: int) -> list[str]:
+    wrapped = textwrap.wrap(
+        alarm.text, max(width, len(indent) + 1), initial_indent=indent, subsequent_indent=indent
+    )
+    return wrapped or [indent]
