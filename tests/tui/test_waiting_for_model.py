@@ -235,3 +235,53 @@ def test_a_model_is_on_its_way_from_the_wish_to_the_end_of_loading() -> None:
     assert wait.ends(Phase.READY)
     assert not wait.on_its_way
     assert not wait.ends(Phase.READY)
+
+
+NOW = "answers from here on."
+
+
+async def test_of_models_that_nobody_asked_only_the_last_is_announced() -> None:
+    """Each reload left a line, and its warnings once more."""
+    async with loading() as (app, engine, pilot):
+        await has_answered(engine, pilot)
+        for name in ("First", "Second"):
+            engine.say(*script.loaded(name=name, warnings=("Token 99 is out of range.",)))
+            await wait_for_text(pilot, f"{name} {NOW}")
+        engine.say(*FAILED)
+        await wait_for_text(pilot, "x.gguf is cut short.")
+        engine.say(*script.loaded(name="Third", warnings=("Token 99 is out of range.",)))
+        await wait_for_text(pilot, f"Third {NOW}")
+        shown = text_of(app)
+        assert shown.count(NOW) == shown.count("Token 99 is out of range.") == 1
+        assert shown.index("x.gguf is cut short.") < shown.index(NOW)
+
+
+async def test_a_model_that_was_asked_keeps_its_line() -> None:
+    async with loading() as (app, engine, pilot):
+        await has_answered(engine, pilot)
+        engine.say(*script.loaded(name="First"))
+        await wait_for_text(pilot, f"First {NOW}")
+        await pilot.press("c", "enter")
+        await wait_until(pilot, lambda: len(engine.requests) == 2, "a request")
+        engine.say(script.finished(2, "d"))
+        await wait_until(pilot, lambda: text_of(app).count("reused 0 of 64") == 2, "an answer")
+        engine.say(*script.loaded(name="Second"))
+        await wait_for_text(pilot, f"Second {NOW}")
+        assert f"First {NOW}" in text_of(app)
+
+
+async def test_a_message_that_waits_stays_below_the_one_line_of_the_model_it_is_for() -> None:
+    async with loading() as (app, engine, pilot):
+        await has_answered(engine, pilot)
+        engine.say(*script.loaded(name="First"))
+        await wait_for_text(pilot, f"First {NOW}")
+        await pilot.press("f8")
+        engine.say(*script.loading(1, 2))
+        await wait_for_text(pilot, "LOADING")
+        await pilot.press(*"later", "enter")
+        await wait_for_text(pilot, WAITS)
+        engine.say(*script.loaded(name="Second"))
+        await wait_for_text(pilot, f"Second {NOW}")
+        shown = text_of(app)
+        assert f"First {NOW}" not in shown
+        assert shown.index(f"Second {NOW}") < shown.index("later")

@@ -43,6 +43,7 @@ AnswerEvent = (
     RequestStarted | PromptProgress | TextDelta | DecodeProgress | RequestFinished | Failure
 )
 
+ANSWERS_NOW = " answers from here on."
 CANCELLING = "Cancelling"
 COMES_BACK = "StrataDesk has started again and is bringing the chat back."
 STARTED_AGAIN = "StrataDesk has started again and kept the chat."
@@ -371,7 +372,11 @@ class ChatPane(Vertical):
         self.app.clear_notifications()
         before = self._waiting.question if self._waiting is not None else None
         if self.transcript.first not in (None, before) and not self.busy:
-            await self.transcript.add(Notice(f"{event.name} answers from here on."), before)
+            # Nobody has asked those that were loaded since the last answer.
+            await self.transcript.take_back_remarks(
+                lambda said: said.endswith(ANSWERS_NOW) or said in event.warnings, before
+            )
+            await self.transcript.add(Notice(event.name + ANSWERS_NOW), before)
         for warning in event.warnings:
             await self.transcript.add(Notice(warning), before)
 

@@ -1,8 +1,9 @@
 """The turns of a chat, one below the other."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
@@ -118,6 +119,20 @@ class Transcript(Bare, Remeasured, VerticalScroll, can_focus=False):
         await answer.close()
         await self._turns.remove_children([question, answer])
         self._open(self.empty)
+
+    async def take_back_remarks(
+        self, outdated: Callable[[str], bool], before: Widget | None = None
+    ) -> None:
+        """Remove the remarks of which `outdated` is true, back to the last answer or question.
+
+        With `before`, only what stands above that turn is looked at.
+        """
+        turns = list(self._turns.children)
+        above = turns[: len(turns) if before is None else turns.index(before)]
+        since = takewhile(lambda turn: not isinstance(turn, UserTurn | AnswerTurn), reversed(above))
+        gone = [turn for turn in since if isinstance(turn, Notice) and outdated(turn.sentence)]
+        if gone:
+            await self._turns.remove_children(gone)
 
     async def clear(self) -> None:
         """Remove all turns and show the opening again."""
