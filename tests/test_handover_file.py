@@ -6,13 +6,25 @@ A file that cannot be used must never keep the program from starting.
 import json
 import os
 import stat
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from stratadesk.cli import handover_file
-from stratadesk.cli.handover_file import FRESH_S, VARIABLE, naming, take_handover, write_handover
+from stratadesk.cli.handover_file import (
+    CLOCKS_S,
+    FRESH_S,
+    VARIABLE,
+    forget_stale,
+    naming,
+    take_handover,
+    write_handover,
+)
 from stratadesk.engine.commands import EngineSettings, KvFormat, Message, SamplingSettings
 from stratadesk.engine.vram.plan_settings import PlanSettings
 from stratadesk.errors import StrataDeskError
@@ -89,16 +101,78 @@ def test_what_is_damaged_or_old_is_told_and_removed() -> None:
         take_handover(naming(path))
 
 
-def test_what_others_left_long_ago_is_removed_and_what_is_theirs_now_is_not(
-    own_home: Path,
+def left_by(number: int, state: Path, age: float = 0.0) -> str:
+    """Leave a file as the process of this number would have, so many seconds ago."""
+    path = state / f"handover-{number}.json"
+    path.touch()
+    os.utime(path, (time.time() - age, time.time() - age))
+    return path.name
+
+
+@pytest.fixture
+def gone() -> int:
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@pytest.fixture
+def living() -> Iterator[int]:
+    """The number of a process that goes on."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process.pid
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def test_what_a_program_that_is_gone_has_left_is_removed_and_what_one_is_to_read_is_not(
+    own_home: Path, gone: int, living: int
+) -> None:
+    """Ctrl+C while Python starts anew ends a program before it could read its file."""
+    state = own_home / "state"
+    state.mkdir()
+    left_by(gone, state)
+    left_by(os.getpid(), state)
+    left_by(2**80, state)
+    (state / f".handover-{gone}.json.x7").touch()
+    others = {left_by(living, state), ".handover-x.json.x7", "handover-x.json", "x.json"}
+    for name in others:
+        (state / name).touch()
+    forget_stale()
+    assert {each.name for each in state.iterdir()} == others
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a process that has ended has no number")
+def test_a_process_that_has_ended_and_is_not_fetched_yet_is_gone(own_home: Path) -> None:
+    state = own_home / "state"
+    state.mkdir()
+    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read()
+        while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        left_by(process.pid, state)
+        forget_stale()
+        assert list(state.iterdir()) == []
+
+
+def test_what_another_process_of_the_same_number_left_is_removed(
+    own_home: Path, living: int
 ) -> None:
     state = own_home / "state"
     state.mkdir()
-    for name, age in (("handover-1.json", 2 * FRESH_S), ("handover-2.json", 0.0), ("x.json", 1e6)):
-        (state / name).touch()
-        os.utime(state / name, (time.time() - age, time.time() - age))
+    left_by(living, state, age=CLOCKS_S + 30.0)
+    forget_stale()
+    assert list(state.iterdir()) == []
+
+
+def test_what_is_too_old_to_be_read_is_removed_whoever_lives(own_home: Path, living: int) -> None:
+    state = own_home / "state"
+    state.mkdir()
+    left_by(living, state, age=2 * FRESH_S)
     path = write_handover(HANDOVER)
-    assert {each.name for each in state.iterdir()} == {"handover-2.json", "x.json", path.name}
+    assert list(state.iterdir()) == [path]
 
 
 def test_a_place_that_cannot_be_written_is_told_and_nothing_is_left(

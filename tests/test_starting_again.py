@@ -187,6 +187,25 @@ def test_what_cannot_be_read_keeps_no_one_from_starting(
     assert list(state.glob("handover*")) == []
 
 
+def test_what_a_start_that_was_interrupted_has_left_is_gone_after_the_next(
+    losing: dict[str, str], own_home: Path, tmp_path: Path
+) -> None:
+    state = own_home / "state"
+    state.mkdir()
+    interrupted = subprocess.Popen([sys.executable, "-c", ""])
+    interrupted.wait()
+    left, ours = (state / f"handover-{n}.json" for n in (interrupted.pid, os.getpid()))
+    left.write_text("{}")
+    ours.write_text("{}")
+    with terminal(100, 40) as screen:
+        screen.run("-m", "stratadesk", "-m", MODEL, cwd=tmp_path, **losing)
+        screen.read_until(b"READY")
+        screen.type(CTRL_Q)
+        assert screen.wait() == 0
+        assert b"Chat not kept" not in screen.text
+    assert list(state.glob("handover*")) == [ours], "this process lives"
+
+
 def test_the_same_interpreter_gets_the_same_arguments(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

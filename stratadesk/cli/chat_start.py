@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stratadesk.cli.handover_file import take_handover
+from stratadesk.cli.handover_file import forget_stale, take_handover
 from stratadesk.cli.inputs import engine_settings, sampling_settings
 from stratadesk.cli.model_argument import model_path
 from stratadesk.errors import StrataDeskError
@@ -42,6 +42,7 @@ def chat_start(arguments: argparse.Namespace, decisions: "Decisions") -> ChatSta
         handed = take_handover()
     except StrataDeskError as error:
         handed, troubles = None, (error,)
+    forget_stale()
     if handed is not None:
         return _continued(handed, settings, decisions.interface)
     model, trouble = start_model(decisions)

@@ -25,6 +25,8 @@ VARIABLE = "STRATADESK_HANDOVER"
 FORMAT = 1
 FRESH_S = 600.0
 """Seconds within which a program starts again; a file that is older is nobody's any more."""
+CLOCKS_S = 60.0
+"""How many seconds the clocks of files and of processes may differ."""
 
 
 class HandoverError(StrataDeskError):
@@ -46,12 +48,12 @@ def write_handover(handover: "Handover") -> Path:
     text = json.dumps({"format": FORMAT, "at": time.time(), "handover": plain(handover)})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        forget_stale()
         path.touch(mode=0o600)
     except OSError as error:
         raise StrataDeskError(
             f"The chat cannot be kept in {path}: {error.strerror}.", _remedy(path.parent)
         ) from None
-    _forget_old_ones(path.parent)
     try:
         replace_text(path, text)
     except StrataDeskError:
@@ -105,12 +107,43 @@ def _read(written: str) -> "Handover":
     return handover
 
 
-def _forget_old_ones(folder: Path) -> None:
-    """Remove what programs have left that could not start: chats are private."""
-    for path in folder.glob("handover-*.json"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > FRESH_S:
-                path.unlink()
+def forget_stale() -> None:
+    """Remove what programs have left that could not start, or not write to the end.
+
+    Chats are private. What a living program has written stays: it is about to read it. So call this
+    when what is for this one has been taken. Never raises.
+    """
+    folder = folders().state
+    with suppress(OSError):
+        for path in (*folder.glob("handover-*.json"), *folder.glob(".handover-*.json.*")):
+            with suppress(OSError):
+                if _is_stale(path):
+                    path.unlink()
+
+
+def _is_stale(path: Path) -> bool:
+    """Whether nobody will read it: it is too old, or its writer, who would be the reader, is gone.
+
+    Raises:
+        OSError: the file is gone already.
+    """
+    written = path.stat().st_mtime
+    if time.time() - written > FRESH_S:
+        return True
+    number = path.name.partition("-")[2].partition(".")[0]
+    if not (number.isascii() and number.isdigit()):
+        return False
+    import psutil
+
+    try:
+        process = psutil.Process(int(number))
+        # A process that began later has only got the number of one that is gone.
+        later = process.create_time() > written + CLOCKS_S
+        return later or process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE
+    except (psutil.NoSuchProcess, OverflowError):
+        return True
+    except psutil.Error:
+        return False
 
 
 def _remedy(folder: Path) -> str:
