@@ -57,6 +57,9 @@ KEYS = (
     Key("quit", "ctrl+q", "quit", "Leave StrataDesk."),
     Key("widen", "backspace", "widen", "In the list of models: letters filter it; take one back."),
     Key("set_reserve", "r", "reserve", "In the settings: type the reserve in MiB."),
+    Key(
+        "set_device", "d", "device", "In the settings: compute on the CPU (host) or a card (cuda)."
+    ),
     Key("set_chunk", "c", "chunk", "In the settings: tokens of a prompt computed at once."),
     Key("set_cache", "e", "expert slots", "In the settings: how many expert slots there are."),
     Key("set_kv", "k", "KV cache", "In the settings: how keys and values are stored."),

@@ -1,11 +1,14 @@
 """Guards against flags that a real card is said to follow and does not."""
 
+from pathlib import Path
+
 import pytest
 
 from stratadesk.cli.guide_card import GuideCard
 from stratadesk.cli.inputs import engine_settings
 from stratadesk.cli.kept_settings import with_kept
 from stratadesk.cli.parser import build_parser
+from stratadesk.engine.commands import Device
 from stratadesk.errors import UsageError
 from stratadesk.settings import Flag
 from stratadesk.settings_file import save_setting, user_file
@@ -79,6 +82,26 @@ def test_the_reserve_of_a_real_card_comes_from_flag_file_or_default(own_home: ob
     save_setting(user_file(), "vram_reserve_mib", 700)
     assert reserve() == 700
     assert reserve("--vram-reserve-mib", "300") == 300
+
+
+@pytest.mark.parametrize(
+    "flags", [("--vram-mib", "6000"), ("--expert-cache", "9"), ("--prefill", "512")]
+)
+def test_a_flag_goes_before_a_card_that_was_chosen_in_the_chat_and_kept(
+    flags: tuple[str, str], own_home: object
+) -> None:
+    """The same command line, after a change in the settings, would not start any more."""
+    save_setting(user_file(), "device", "cuda")
+    run = ["run", "-m", "x", "-p", "hi"]
+    arguments, _ = with_kept(build_parser().parse_args([*run, *flags]))
+    settings = engine_settings(arguments)
+    assert settings.device is Device.HOST
+    assert settings.machine is not None or flags[0] == "--prefill"
+    assert GuideCard(arguments).fit(Path("x"), settings) == settings
+    arguments, _ = with_kept(build_parser().parse_args(run))
+    assert engine_settings(arguments).device is Device.CUDA
+    with pytest.raises(UsageError):
+        engine_settings(build_parser().parse_args([*RUN, *flags]))
 
 
 def test_the_guide_gets_no_made_up_card_where_a_real_one_computes() -> None:

@@ -358,7 +358,10 @@ class TestCard:
     @pytest.mark.usefixtures("tiny_guide")
     def test_where_a_card_computes_none_is_made_up(self, tiny_guide: Path) -> None:
         settings = EngineSettings(device=Device.CUDA)
-        assert GuideCard(arguments()).fit(tiny_guide, settings) is settings
+        fitted = GuideCard(arguments()).fit(tiny_guide, settings)
+        assert (fitted.device, fitted.machine) == (Device.CUDA, None)
+        assert fitted.plan is not None
+        assert fitted.plan.reserve == 590 * MIB
 
     def test_choices_on_a_made_up_card_are_not_kept_but_those_of_the_screen_are(
         self, tiny_guide: Path

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from stratadesk.cli import handover_file
+from stratadesk.cli.chat_start import chat_start
 from stratadesk.cli.handover_file import (
     CLOCKS_S,
     FRESH_S,
@@ -25,7 +27,10 @@ from stratadesk.cli.handover_file import (
     take_handover,
     write_handover,
 )
-from stratadesk.engine.commands import EngineSettings, KvFormat, Message, SamplingSettings
+from stratadesk.cli.kept_settings import with_kept
+from stratadesk.cli.parser import build_parser
+from stratadesk.engine.commands import Device, EngineSettings, KvFormat, Message, SamplingSettings
+from stratadesk.engine.vram.machine_facts import MachineFacts, Rates
 from stratadesk.engine.vram.plan_settings import PlanSettings
 from stratadesk.errors import StrataDeskError
 from stratadesk.settings_schema import InterfaceSettings
@@ -59,6 +64,20 @@ def test_all_of_it_comes_back_once_and_the_file_is_gone(own_home: Path) -> None:
     assert list(path.parent.iterdir()) == []
     with pytest.raises(StrataDeskError, match="cannot be read: No such file"):
         take_handover(naming(path))
+
+
+@pytest.mark.parametrize("flags", [(), ("--device", "cuda"), ("--device", "host")])
+@pytest.mark.parametrize("device", [Device.HOST, Device.CUDA])
+def test_what_was_chosen_in_the_chat_goes_before_the_command_line(
+    flags: tuple[str, ...], device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = MachineFacts(card=24 << 20, rates=Rates(link=3e9)) if device == "host" else None
+    settings = replace(HANDOVER.settings, device=device, machine=machine)
+    path = write_handover(replace(HANDOVER, settings=settings))
+    monkeypatch.setenv(VARIABLE, naming(path)[VARIABLE])
+    start = chat_start(*with_kept(build_parser().parse_args(["-m", "other.gguf", *flags])))
+    assert start.settings == settings
+    assert (start.model, start.chat) == (Path("models/m.gguf"), CHAT)
 
 
 @pytest.mark.parametrize("said", [None, "", "x", "../../etc/passwd", "-1", "٣"])

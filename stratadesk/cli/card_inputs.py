@@ -54,20 +54,28 @@ def card_for(
     """
     if device != "cuda":
         return simulated_card(arguments)
-    given = vars(arguments)
-    written = given.keys() - kept_fields(arguments)
-    if UNSHARED not in given:
-        for field in written & MADE_UP.keys():
-            raise UsageError(
-                f"{MADE_UP[field]} makes a card up, and --device cuda computes on the real one.",
-                "Leave one of the two out.",
-            )
-        for flag, why in not_yet(arguments):
-            raise UsageError(
-                f"{flag} cannot be had with --device cuda yet: this version {why}.",
-                "Leave it out, or use --device host.",
-            )
+    refused = unfollowed(arguments)
+    if refused is not None:
+        raise refused
     return plan_settings(arguments), None
+
+
+def unfollowed(arguments: argparse.Namespace) -> UsageError | None:
+    """Say which flag a real card cannot follow; None where there is no such flag."""
+    given = vars(arguments)
+    if UNSHARED in given:
+        return None
+    for field in (given.keys() - kept_fields(arguments)) & MADE_UP.keys():
+        return UsageError(
+            f"{MADE_UP[field]} makes a card up, and --device cuda computes on the real one.",
+            "Leave one of the two out.",
+        )
+    for flag, why in not_yet(arguments):
+        return UsageError(
+            f"{flag} cannot be had with --device cuda yet: this version {why}.",
+            "Leave it out, or use --device host.",
+        )
+    return None
 
 
 def not_yet(arguments: argparse.Namespace) -> "Iterator[tuple[str, str]]":

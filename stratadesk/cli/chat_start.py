@@ -36,7 +36,6 @@ def chat_start(arguments: argparse.Namespace, decisions: "Decisions") -> ChatSta
 
     Raises what `model_path` and `engine_settings` raise for flags.
     """
-    settings, sampling = engine_settings(arguments), sampling_settings(arguments)
     troubles: tuple[StrataDeskError, ...] = ()
     try:
         handed = take_handover()
@@ -44,17 +43,18 @@ def chat_start(arguments: argparse.Namespace, decisions: "Decisions") -> ChatSta
         handed, troubles = None, (error,)
     forget_stale()
     if handed is not None:
-        return _continued(handed, settings, decisions.interface)
+        return _continued(handed, decisions.interface)
+    settings, sampling = engine_settings(arguments), sampling_settings(arguments)
     model, trouble = start_model(decisions)
     troubles += () if trouble is None else (trouble,)
     return ChatStart(model, settings, sampling, decisions.interface, troubles=troubles)
 
 
-def _continued(handed: "Handover", given: "EngineSettings", look: "InterfaceSettings") -> ChatStart:
-    """Go on with what was chosen last; device and machine are still the command line's."""
+def _continued(handed: "Handover", look: "InterfaceSettings") -> ChatStart:
+    """Go on with what was chosen last, whatever the command line said of it at the first start."""
     return ChatStart(
         None if handed.model is None else Path(handed.model),
-        replace(handed.settings, device=given.device, machine=given.machine),
+        handed.settings,
         handed.sampling,
         replace(handed.look, ascii=look.ascii, plain=look.plain),
         handed.chat,

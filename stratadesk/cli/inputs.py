@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stratadesk.cli.card_inputs import card_for
+from stratadesk.cli.card_inputs import card_for, unfollowed
+from stratadesk.cli.kept_settings import kept_fields
 from stratadesk.errors import UsageError
 from stratadesk.settings import ENGINE_FLAGS, MOST_TOKENS, SAMPLING_FLAGS, Flag, quoted
 from stratadesk.units import MIB
@@ -119,11 +120,17 @@ def sampling_settings(arguments: argparse.Namespace) -> "SamplingSettings":
 
 
 def device(arguments: argparse.Namespace) -> "Device":
-    """Return the device asked for, or the one chosen where none is."""
+    """Return the device asked for, or the one chosen where none is.
+
+    A flag that a real card cannot follow goes before a device that was only kept.
+    """
     from stratadesk.engine.backends import choose_device
     from stratadesk.engine.commands import Device
 
-    return choose_device(Device(getattr(arguments, "device", Device.AUTO)))
+    asked = Device(getattr(arguments, "device", Device.AUTO))
+    if "device" in kept_fields(arguments) and unfollowed(arguments) is not None:
+        asked = Device.AUTO
+    return choose_device(asked)
 
 
 def drafts(arguments: argparse.Namespace) -> bool:

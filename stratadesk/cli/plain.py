@@ -4,7 +4,6 @@ import argparse
 import io
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,8 +67,7 @@ def hand_over(start: ChatStart, load: LoadModel, chat: "ChatRecord") -> Path:
     """
     from stratadesk.tui.handover import Handover
 
-    settings = replace(load.settings, machine=None)
-    return write_handover(Handover(str(load.path), settings, start.sampling, start.look, chat))
+    return write_handover(Handover(str(load.path), load.settings, start.sampling, start.look, chat))
 
 
 class WholeLines(io.FileIO):

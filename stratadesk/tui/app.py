@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,7 +30,7 @@ from stratadesk.tui.live_control import LiveControl
 from stratadesk.tui.messages import EngineWoke, TellEngine
 from stratadesk.tui.options import USUAL, AppOptions
 from stratadesk.tui.ports import Discover, EnginePort
-from stratadesk.tui.reload_choices import RELOAD_FIELDS
+from stratadesk.tui.reload_choices import MEMORY_FIELDS
 from stratadesk.tui.screens.chat_screen import ChatScreen
 from stratadesk.tui.screens.help_screen import HelpScreen
 from stratadesk.tui.screens.picker_screen import PickerScreen
@@ -248,11 +247,12 @@ class StrataDeskApp(App[None]):
                 "Ask again, with ChatML instead of the model's template",
                 chat_screen.chat.answer_with_chatml,
             )
+        alias = ("alias", "Head alias: auto, on or off", self.action_cycle_alias)
         for key_id, title, callback in (
             ("new_chat", "New chat", chat_screen.action_new_chat),
             ("model", "Choose a model", self.action_choose_model),
             ("settings", "Settings", self.action_show_settings),
-            ("alias", "Head alias: auto, on or off", self.action_cycle_alias),
+            *(() if self._control.on_real_card else (alias,)),
             ("reserve_down", "Reserve down", lambda: self.action_turn_reserve(-1)),
             ("reserve_up", "Reserve up", lambda: self.action_turn_reserve(1)),
             ("reload", "Reload the model", self.action_reload),
@@ -292,7 +292,7 @@ class StrataDeskApp(App[None]):
         """Hand the chat over and leave; stay where it cannot be kept."""
         everything = Handover(
             None if self._model is None else str(self._model),
-            replace(self._control.settle(), machine=None),
+            self._control.settle(),
             self._sampling,
             self._chat_screen.look_with(self.theme),
             self._chat_screen.chat.record(),
@@ -331,8 +331,8 @@ class StrataDeskApp(App[None]):
             self._keeper.keep(key, value, self._write_kept)
 
     def _keeps(self, key: str) -> bool:
-        """Whether a choice is one for the next start; those for a load are so together."""
-        together = RELOAD_FIELDS if key in RELOAD_FIELDS else (key,)
+        """Whether a choice is one for the next start; those about memory are so together."""
+        together = MEMORY_FIELDS if key in MEMORY_FIELDS else (key,)
         return all(self._cards.keeps(each, self._control.settings) for each in together)
 
     @work(thread=True, exclusive=True, group="keeper")

@@ -48,8 +48,9 @@ def _card_items(state: MonitorState, control: LiveControl) -> tuple[KeyItem, ...
     if state.settings is None:
         return ()
     reserve = scale_of(state.ledger.total if state.ledger else 0).text(state.settings.reserve)
+    alias = KeyItem("alias", "app.cycle_alias", control.alias_words(state), weight=5)
     return (
-        KeyItem("alias", "app.cycle_alias", control.alias_words(state), weight=5),
+        *(() if control.on_real_card else (alias,)),
         KeyItem(
             "reserve_down",
             "app.show_settings",

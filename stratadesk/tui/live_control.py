@@ -10,7 +10,15 @@ from stratadesk.engine.vram.plan_settings import HeadAlias
 from stratadesk.keys import find_key
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.passing_words import Later, PassingWords
-from stratadesk.tui.reload_choices import ReloadChoice, kept_value, waiting, with_choices_of
+from stratadesk.tui.reload_choices import (
+    DEVICE,
+    ReloadChoice,
+    Value,
+    kept_value,
+    waiting,
+    with_changes,
+    with_choices_of,
+)
 from stratadesk.tui.reserve_dial import ReserveDial
 from stratadesk.units import MIB
 
@@ -18,6 +26,9 @@ OWN_CARD = "This model has a card of its own. Kept for the next one that has not
 NO_CARD = "This model is on no card: there is no memory to share out."
 NOTHING_LENT = "Prompts cannot borrow the head's memory on a real card yet."
 ALL_ON_CARD = "All of this model stays on the card: there is nothing to choose here."
+
+
+Fitted = Callable[[EngineSettings], EngineSettings]
 
 
 class LiveControl:
@@ -49,11 +60,27 @@ class LiveControl:
         """What is to be said once the model is loaded: remarks from before are over then."""
         self._left: tuple[EngineSettings, EngineSettings] | None = None
         """Of the card that is not in use now: `settings` and `loaded` as they were on it."""
+        self._fitted: Fitted = lambda settings: settings
+        """Fits settings to the model that was loaded last."""
 
     @property
     def waits_for_reload(self) -> bool:
         """Whether something was chosen that counts from the next load on."""
         return self.settings != self.loaded
+
+    @property
+    def on_real_card(self) -> bool:
+        """Whether the model was loaded onto a card that is there."""
+        return self.loaded.device is Device.CUDA
+
+    @property
+    def changes_device(self) -> bool:
+        """Whether the next load is on another device than the last one."""
+        return DEVICE.read(self.settings) != DEVICE.read(self.loaded)
+
+    def has_card(self, state: MonitorState) -> bool:
+        """Whether the next load is onto a card, a simulated one included."""
+        return self.settings.plan is not None if self.changes_device else state.has_card
 
     def alias_words(self, state: MonitorState) -> str:
         """Write the alias as it is, or as it will be and from when on."""
@@ -85,7 +112,7 @@ class LiveControl:
         if state.settings is None:
             self._say(NO_CARD)
             return
-        if self.loaded.device is Device.CUDA:
+        if self.on_real_card:
             self._say(NOTHING_LENT)
             return
         self.dial.hush()
@@ -120,10 +147,11 @@ class LiveControl:
 
     def choose(self, choice: ReloadChoice, state: MonitorState) -> None:
         """Go on to the next value of a setting that needs a reload."""
-        if not choice.means_something(self.settings, has_card=state.has_card):
-            self._say(ALL_ON_CARD if state.has_card else NO_CARD)
+        if not choice.means_something(self.settings, has_card=self.has_card(state)):
+            self._say(ALL_ON_CARD if self.settings.device is Device.CUDA else NO_CARD)
             return
-        self.settings = choice.next(self.settings)
+        chosen = choice.next(self.settings)
+        self.settings = self._moved(DEVICE.read(chosen)) if choice is DEVICE else chosen
         self._changed()
 
     def keep(self, key: str, value: str, words: str = "") -> None:
@@ -132,15 +160,17 @@ class LiveControl:
         self._keep(key, value)
         self._said.say(words)
 
-    def fit(self, fitted: Callable[[EngineSettings], EngineSettings]) -> None:
+    def fit(self, fitted: Fitted) -> None:
         """Fit the settings to the model that is loaded next; that is no choice of the user's.
 
         A model may have a card of its own. What was chosen for the card that is left, and not
-        loaded yet, is not for that model: it waits until the other card is back.
+        loaded yet, is not for that model: it waits until the other card is back. A card that the
+        user has chosen another device for is left for good.
         """
+        self._fitted = fitted
         left = self.settings, self.loaded
         self.settings, self.loaded = fitted(self.settings), fitted(self.loaded)
-        if self.settings.machine is left[0].machine:
+        if self.settings.machine is left[0].machine or self.changes_device:
             return
         back, self._left = self._left or (self.loaded, self.loaded), left
         self.settings, self.loaded = (with_choices_of(each, self.loaded) for each in back)
@@ -148,8 +178,12 @@ class LiveControl:
 
     def settle(self) -> EngineSettings:
         """Return the settings to load with, and keep what was chosen for the next start."""
-        for choice in waiting(self.settings, self.loaded):
+        # What differs only because the other device has other memory is nobody's choice.
+        for choice in waiting(self.settings, self._as_loaded(DEVICE.read(self.settings))):
             self._keep(choice.field, kept_value(choice, self.settings))
+        if self.changes_device:
+            self._keep(DEVICE.field, kept_value(DEVICE, self.settings))
+            self._left = None
         self.loaded = self.settings
         self._changed()
         return self.settings
@@ -176,6 +210,17 @@ class LiveControl:
     def _waits_for_card(self) -> bool:
         """Whether the next load, if not this model, has a real card's memory to share out."""
         return self.settings.device is Device.CUDA and self.settings.plan is not None
+
+    def _moved(self, device: Value) -> EngineSettings:
+        """What is wanted now, on another device: with the memory that it has there."""
+        before = self._as_loaded(DEVICE.read(self.settings))
+        return with_changes(before, self.settings, self._as_loaded(device))
+
+    def _as_loaded(self, device: Value) -> EngineSettings:
+        """What was loaded last, on a device: a choice that is taken back leaves nothing behind."""
+        if device == DEVICE.read(self.loaded):
+            return self.loaded
+        return self._fitted(DEVICE.write(self.loaded, device))
 
     def _reserve_next(self, reserve: int) -> None:
         """Want `reserve` bytes from the next load on: too many may be why there is no model."""

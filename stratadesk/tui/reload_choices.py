@@ -1,9 +1,11 @@
 """Settings that need the model loaded again: their values, and going from one to the next."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from stratadesk.engine.backends import choose_device
 from stratadesk.engine.commands import Device, EngineSettings, KvFormat
+from stratadesk.engine.vram.buffers import GPU_RULE
 
 Value = int | str | None
 
@@ -13,8 +15,8 @@ class ReloadChoice:
     """A setting with the key that changes it, its name in the settings file, and its values.
 
     `read` takes the value out of the engine's settings, `write` returns settings with another
-    one. `on_card` tells that it means nothing without a card, `streams` that it means nothing
-    where a card holds all of a model.
+    one. `on_card` tells that it means nothing without a card. `settled` is for what a real card,
+    which holds all of a model, leaves no choice of: what it is there, and why in one word.
     """
 
     key_id: str
@@ -23,12 +25,12 @@ class ReloadChoice:
     read: Callable[[EngineSettings], Value]
     write: Callable[[EngineSettings, Value], EngineSettings]
     on_card: bool = False
-    streams: bool = False
+    settled: tuple[str, str] | None = None
 
     def means_something(self, settings: EngineSettings, *, has_card: bool) -> bool:
         """Whether a model with these settings, on a card or not, is loaded differently by it."""
         if settings.device is Device.CUDA:
-            return not self.streams
+            return self.settled is None
         return has_card or not self.on_card
 
     def next(self, settings: EngineSettings) -> EngineSettings:
@@ -43,6 +45,14 @@ class ReloadChoice:
         if value in (None, 0):
             return "auto"
         return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _device(settings: EngineSettings) -> Value:
+    return choose_device(settings.device).value
+
+
+def _with_device(settings: EngineSettings, value: Value) -> EngineSettings:
+    return replace(settings, device=Device(str(value)))
 
 
 def _chunk(settings: EngineSettings) -> Value:
@@ -80,14 +90,23 @@ def _with_context(settings: EngineSettings, value: Value) -> EngineSettings:
     return replace(settings, max_context=tokens, plan=plan)
 
 
-RELOAD_CHOICES = (
+DEVICE = ReloadChoice(
+    "set_device",
+    "device",
+    (Device.HOST.value, Device.CUDA.value),
+    _device,
+    _with_device,
+)
+"""Which plan and which machine go with a device is for others to say: see `LiveControl.choose`."""
+
+MEMORY_CHOICES = (
     ReloadChoice(
         "set_chunk",
         "prefill",
         (0, 256, 512, 1024, 2048, 4096, 8192),
         _chunk,
         _with_chunk,
-        streams=True,
+        settled=(f"{GPU_RULE.decode_window}", "fixed"),
     ),
     ReloadChoice(
         "set_cache",
@@ -96,7 +115,7 @@ RELOAD_CHOICES = (
         _cache,
         _with_cache,
         on_card=True,
-        streams=True,
+        settled=("all", "resident"),
     ),
     ReloadChoice(
         "set_kv",
@@ -115,7 +134,9 @@ RELOAD_CHOICES = (
 )
 
 
-RELOAD_FIELDS = frozenset(choice.field for choice in RELOAD_CHOICES)
+RELOAD_CHOICES = (DEVICE, *MEMORY_CHOICES)
+
+MEMORY_FIELDS = frozenset(choice.field for choice in MEMORY_CHOICES)
 
 
 def waiting(settings: EngineSettings, loaded: EngineSettings) -> tuple[ReloadChoice, ...]:
@@ -124,8 +145,22 @@ def waiting(settings: EngineSettings, loaded: EngineSettings) -> tuple[ReloadCho
 
 
 def with_choices_of(source: EngineSettings, settings: EngineSettings) -> EngineSettings:
-    """Return `settings` with all that is chosen here as it is in `source`."""
-    for choice in RELOAD_CHOICES:
+    """Return `settings`, on their device, with all else that is chosen here as in `source`."""
+    return _written(MEMORY_CHOICES, source, settings)
+
+
+def with_changes(
+    before: EngineSettings, after: EngineSettings, settings: EngineSettings
+) -> EngineSettings:
+    """Return `settings`, on their device, with all else that was chosen between two others."""
+    changed = (each for each in MEMORY_CHOICES if each.read(before) != each.read(after))
+    return _written(changed, after, settings)
+
+
+def _written(
+    choices: Iterable[ReloadChoice], source: EngineSettings, settings: EngineSettings
+) -> EngineSettings:
+    for choice in choices:
         settings = choice.write(settings, choice.read(source))
     return settings
 

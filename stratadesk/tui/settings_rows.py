@@ -1,19 +1,24 @@
 """What the settings screen shows, made from what is set, wanted and forecast."""
 
+from stratadesk.engine.commands import Device
 from stratadesk.keys import find_key
 from stratadesk.tui.figures import milliseconds
 from stratadesk.tui.live_control import LiveControl
 from stratadesk.tui.mib import scale_of
 from stratadesk.tui.monitor_state import MonitorState
 from stratadesk.tui.ports import Prospect
-from stratadesk.tui.reload_choices import RELOAD_CHOICES
+from stratadesk.tui.reload_choices import RELOAD_CHOICES, ReloadChoice
 from stratadesk.tui.sanitise import safe_line
 from stratadesk.tui.widgets.failure_card import STARTS_AGAIN
 from stratadesk.tui.widgets.settings_table import SettingRow
 from stratadesk.units import mib
 
 NO_CARD = "–"
+NO_KEY = "–"
+NOTHING_LENT = "unsupported"
+"""Why no prompt borrows the head's memory on a real card, in a word."""
 NOTES = {
+    "set_device": "host is the CPU, cuda a card",
     "set_chunk": "prompt tokens computed at once",
     "set_cache": "most experts that the card holds",
     "set_kv": "q8_0 takes about half of f16",
@@ -31,25 +36,31 @@ def settings_rows(
         *_look_rows(look, fixed),
         SettingRow("", ""),
         SettingRow("", "With a reload"),
-        *(
-            SettingRow(
-                find_key(choice.key_id).caption,
-                find_key(choice.key_id).label,
-                choice.words(control.settings),
-                _note(NOTES[choice.key_id], choice.field, fixed),
-                pending=choice.read(control.settings) != choice.read(control.loaded),
-                idle=not choice.means_something(control.settings, has_card=state.has_card),
-            )
-            for choice in RELOAD_CHOICES
-        ),
+        *(_reload_row(choice, state, control, fixed) for choice in RELOAD_CHOICES),
     )
 
 
-def _ways_to_reload(state: MonitorState) -> str:
+def _reload_row(
+    choice: ReloadChoice, state: MonitorState, control: LiveControl, fixed: frozenset[str]
+) -> SettingRow:
+    key = find_key(choice.key_id)
+    if choice.settled is not None and control.settings.device is Device.CUDA:
+        return SettingRow(NO_KEY, key.label, *choice.settled, idle=True)
+    return SettingRow(
+        key.caption,
+        key.label,
+        choice.words(control.settings),
+        _note(NOTES[choice.key_id], choice.field, fixed),
+        pending=choice.read(control.settings) != choice.read(control.loaded),
+        idle=not choice.means_something(control.settings, has_card=control.has_card(state)),
+    )
+
+
+def _ways_to_reload(state: MonitorState, control: LiveControl) -> str:
     reload = find_key("reload").caption
     if state.lost is not None:
         return f"{reload} {STARTS_AGAIN}."
-    load_s = state.model.load_s if state.model else 0.0
+    load_s = state.model.load_s if state.model and not control.changes_device else 0.0
     took = f" (it took {milliseconds(load_s)})" if load_s else ""
     other = find_key("model").caption
     return f"{reload} loads the model again{took}, {other} another; the chat stays."
@@ -61,13 +72,13 @@ def reload_words(
     """Say what a reload would give, and which key does it; both empty when nothing waits."""
     if not control.waits_for_reload:
         return "", ""
-    again = _ways_to_reload(state)
+    again = _ways_to_reload(state, control)
     if prospect is None:
         return "What it gives is being worked out …", again
     if prospect.trouble:
         return f"It would not load: {safe_line(prospect.trouble)}", again
     parts = [f"context {prospect.context:,}", f"KV cache {mib(prospect.kv_bytes):,.0f} MiB"]
-    if state.has_card:
+    if control.has_card(state):
         now = state.cache.slots if state.cache else 0
         parts.append(
             f"expert slots {now:,} → {prospect.slots:,}"
@@ -87,13 +98,7 @@ def _live_rows(
         reserve = f"{scale.text(state.settings.reserve)} MiB"
     keys = f"{find_key('reserve_down').caption}/{find_key('reserve_up').caption}"
     return (
-        SettingRow(
-            find_key("alias").caption,
-            "head alias",
-            control.alias_words(state) or NO_CARD,
-            _note("prompts may borrow its memory", "prefill_head_alias", fixed),
-            idle=idle,
-        ),
+        _alias_row(state, control, fixed),
         SettingRow(
             keys,
             "reserve",
@@ -106,6 +111,14 @@ def _live_rows(
             idle=idle,
         ),
     )
+
+
+def _alias_row(state: MonitorState, control: LiveControl, fixed: frozenset[str]) -> SettingRow:
+    name, value = "head alias", control.alias_words(state) or NO_CARD
+    if control.on_real_card:
+        return SettingRow(NO_KEY, name, value, NOTHING_LENT, idle=True)
+    note = _note("prompts may borrow its memory", "prefill_head_alias", fixed)
+    return SettingRow(find_key("alias").caption, name, value, note, idle=state.settings is None)
 
 
 def _look_rows(look: dict[str, str], fixed: frozenset[str]) -> tuple[SettingRow, ...]:

@@ -128,16 +128,16 @@ async def test_the_same_failure_of_another_try_is_counted_and_not_stacked() -> N
         )
 
 
-async def test_a_flag_that_no_key_stands_for_is_said_to_need_a_new_start() -> None:
-    """In a chat on a device that is not there, neither F2 nor F9 led anywhere."""
+async def test_a_device_that_is_not_there_is_left_with_keys() -> None:
+    """Only a new start with another flag helped, which took the chat with it."""
     engine = ScriptedEngine()
     async with make_app(engine).run_test(size=(100, 30)) as pilot:
         await wait_for_text(pilot, "READY")
         engine.say(Failure(None, "No usable GPU", "None.", "Install it, or use --device host.", 3))
-        await wait_for_text(pilot, "^Q quits; started again with --device host,")
+        await wait_for_text(pilot, "F9, then D, chooses the CPU (host); F8 loads")
         engine.say(Failure(None, "Out of memory", "None.", "Use a smaller --max-context.", 5))
         await wait_for_text(pilot, "Use a smaller --max-context.")
-        assert text_of(pilot.app).count("^Q quits") == 1
+        assert text_of(pilot.app).count("F9, then D") == 1
 
 
 async def test_warnings_of_a_model_are_shown() -> None:
@@ -198,4 +198,4 @@ def test_no_one_who_computes_on_the_cpu_is_sent_there() -> None:
     short = Failure(None, "Not enough memory", "585 MiB short.", SIMULATED, 5)
     assert remedy_here(short) == SIMULATED
     refused = replace(short, remedy="Use --device host.")
-    assert remedy_here(refused).endswith("StrataDesk uses the CPU.")
+    assert remedy_here(refused).endswith("F8 loads the model there.")

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from stratadesk.engine.card_events import ReservePreviewed
-from stratadesk.engine.commands import Command, EngineSettings, PreviewReserve
+from stratadesk.engine.commands import Command, Device, EngineSettings, PreviewReserve
 from stratadesk.engine.events import Event
 from stratadesk.engine.forecast import Forecast
+from stratadesk.engine.vram.plan_settings import PlanSettings
 from stratadesk.tui.app import StrataDeskApp
 from stratadesk.tui.options import AppOptions
 from stratadesk.tui.widgets.prompt_input import PromptInput
@@ -25,6 +26,7 @@ from tests.tui.scripted_engine import ScriptedEngine, make_app
 USUAL = (120, 36)
 SMALL, LARGE = (80, 24), (160, 50)
 NO_COLOUR = "no-colour"
+REAL = EngineSettings(device=Device.CUDA, plan=PlanSettings())
 CONTRASTED = ("head-out", "decoding", "zero-wddm")
 
 WORDS = {
@@ -95,10 +97,16 @@ def foresee(_model: Path, _settings: EngineSettings) -> Forecast:
 
 
 async def look(
-    scene: str, size: tuple[int, int], now: float, theme: str, *keys: str
+    scene: str,
+    size: tuple[int, int],
+    now: float,
+    theme: str,
+    *keys: str,
+    settings: EngineSettings | None = None,
 ) -> tuple[StrataDeskApp, str, str]:
     """Play a scene; return the app, the screen's text, and its picture."""
-    app = make_app(ScriptedEngine(foretell), options=AppOptions(foresee=foresee))
+    options = AppOptions(foresee=foresee)
+    app = make_app(ScriptedEngine(foretell), settings=settings, options=options)
     async with app.run_test(size=size) as pilot:
         app.theme = theme
         app.screen.query_one(PromptInput).cursor_blink = False
@@ -182,6 +190,22 @@ async def test_the_announcement_in_each_theme(
     _, text, picture = await look("ready", USUAL, still, used, "f9", "k", "f4")
     preview_is_told(text)
     check(request, f"settings-preview-{theme}", picture)
+
+
+@pytest.mark.parametrize("size", [SMALL, USUAL], ids=["80x24", "120x36"])
+async def test_what_a_real_card_leaves_no_choice_of_is_no_row_with_a_key(
+    size: tuple[int, int], still: float, request: pytest.FixtureRequest
+) -> None:
+    keys = ("f9", "k", "d")
+    _, text, picture = await look("ready", size, still, "strata-dark", *keys, settings=REAL)
+    assert re.search(r"D +device +\* host", text)
+    assert "F3" not in text
+    check(request, f"settings-leave-card-{size[0]}x{size[1]}", picture)
+    keys = ("f9", "k")
+    _, text, picture = await look("ready", size, still, "strata-dark", *keys, settings=REAL)
+    for row in ("head alias +auto +unsupported", "chunk +8 +fixed", "expert slots +all +resident"):
+        assert re.search(f"– +{row}", text), text
+    check(request, f"settings-real-card-{size[0]}x{size[1]}", picture)
 
 
 def preview_is_told(text: str) -> None:

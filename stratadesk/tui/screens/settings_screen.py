@@ -18,7 +18,7 @@ from stratadesk.tui.settings_rows import reload_words, settings_rows
 from stratadesk.tui.widgets.settings_table import SettingsTable
 
 HELP = "One key each. Esc goes back; what waits for a reload is then forgotten."
-OWN_CARD = "This model's card is its own: for the next start only the look is kept."
+OWN_CARD = "This model's card is its own: for the next start only look and device are kept."
 MOST_MIB = 10_000_000
 
 

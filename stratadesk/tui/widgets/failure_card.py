@@ -10,7 +10,7 @@ from stratadesk.keys import find_key
 from stratadesk.tui.sanitise import safe_text
 
 HOST = "--device host"
-"""The flag of a remedy that no key here can follow: "use" it. Others name it for a plan."""
+"""The flag of a remedy that the settings can follow: "use" it. Others name it for a plan."""
 
 AGAIN = "Load the model again"
 """A remedy that a key follows, model or none."""
@@ -71,5 +71,6 @@ def remedy_here(failure: Failure) -> str:
     remedy = remedy.replace(START_AGAIN, f"{reload} {STARTS_AGAIN}")
     if f"use {HOST}" not in remedy.lower():
         return remedy
-    quits = find_key("quit").caption
-    return f"{remedy}\n{quits} quits; started again with {HOST}, StrataDesk uses the CPU."
+    settings, device = find_key("settings").caption, find_key("set_device").caption
+    way = f"{settings}, then {device}, chooses the CPU (host)"
+    return f"{remedy}\n{way}; {reload} loads the model there."
