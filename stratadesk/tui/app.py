@@ -24,7 +24,7 @@ from stratadesk.tui.ascii_filter import AsciiFilter
 from stratadesk.tui.bindings import bind
 from stratadesk.tui.bridge import Bridge
 from stratadesk.tui.exit_status import ExitStatus
-from stratadesk.tui.handover import ChatRecord, HandOver, Handover
+from stratadesk.tui.handover import HandOver, Handover, Turn
 from stratadesk.tui.keeper import Keeper
 from stratadesk.tui.live_control import LiveControl
 from stratadesk.tui.messages import EngineWoke, TellEngine
@@ -145,18 +145,17 @@ class StrataDeskApp(App[None]):
             self.action_choose_model()
         else:
             self._load(self._model)
-        if self._options.chat is None:
-            self._bridge.open()
-        else:
+        chat = self._options.chat
+        if chat is not None:
+            await self._chat_screen.chat.take_over(chat)
             # Once the theme is applied, which would go through every widget of the chat.
-            self.call_after_refresh(self._restore, self._options.chat)
+            self.call_after_refresh(self._bring_back, chat.turns)
+        self._bridge.open()
 
     @work
-    async def _restore(self, chat: ChatRecord) -> None:
-        """Show a chat that was handed over before what the engine says; keys work meanwhile."""
-        await self._chat_screen.chat.restore(chat)
-        if self._chat_screen.is_attached:
-            self._bridge.open()
+    async def _bring_back(self, turns: Sequence[Turn]) -> None:
+        """Show a chat that was handed over; keys work meanwhile, and the engine is heard."""
+        await self._chat_screen.chat.bring_back(turns)
 
     async def on_unmount(self) -> None:
         """Stop the engine; by now the terminal is the user's again."""

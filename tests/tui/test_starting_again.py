@@ -6,12 +6,12 @@ does through the file there.
 
 import asyncio
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual import events
 from textual.pilot import Pilot
 
 from stratadesk.engine.card_events import DeviceLost
@@ -27,6 +27,8 @@ from stratadesk.tui.widgets.answer_turn import AnswerTurn
 from stratadesk.tui.widgets.chat_pane import COMES_BACK
 from stratadesk.tui.widgets.composer import Composer
 from stratadesk.tui.widgets.prompt_input import RECALL, PromptInput
+from stratadesk.tui.widgets.thinking_block import ThinkingBlock
+from stratadesk.tui.widgets.transcript import Transcript
 from tests.tui import scripted_engine as script
 from tests.tui.looking import rows_of, text_of, wait_for_text, wait_until
 from tests.tui.scripted_engine import ScriptedEngine, make_app
@@ -268,11 +270,11 @@ async def test_what_is_typed_while_a_long_chat_comes_back_follows_the_draft() ->
         assert draft.pastes == chat.draft.pastes
 
 
-@pytest.mark.parametrize("answers", [1, 4, 8])
+@pytest.mark.parametrize("answers", [1, 2, 4, 5])
 async def test_who_leaves_while_a_long_chat_comes_back_just_leaves(answers: int) -> None:
     engine = ScriptedEngine()
     app = app_with(engine, long_chat(20))
-    async with app.run_test(size=SIZE):
+    async with app.run_test(size=(100, 100)):
         while len(app.chat_screen.query(AnswerTurn)) < answers:
             await asyncio.sleep(0.001)
         assert len(app.chat_screen.query(AnswerTurn)) < 20
@@ -282,24 +284,120 @@ async def test_who_leaves_while_a_long_chat_comes_back_just_leaves(answers: int)
     assert engine.stops == 1
 
 
-async def test_the_end_of_a_long_chat_and_what_is_typed_show_while_the_rest_comes_back() -> None:
-    engine = ScriptedEngine()
-    app = app_with(engine, long_chat(30))
+def answers_of(app: StrataDeskApp) -> int:
+    return len(app.chat_screen.query(AnswerTurn))
+
+
+async def test_the_engine_is_heard_before_the_chat_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that was loaded long since was told of only when all of a long chat stood there."""
+    go_on = asyncio.Event()
+    replay = Transcript.replay
+
+    async def later(view: Transcript, turns: Sequence[Turn], *, thinking_shown: bool) -> None:
+        await go_on.wait()
+        await replay(view, turns, thinking_shown=thinking_shown)
+
+    monkeypatch.setattr(Transcript, "replay", later)
+    app = app_with(ScriptedEngine(), long_chat(3))
     async with app.run_test(size=SIZE) as pilot:
-        answers = app.chat_screen.query(AnswerTurn)
-        await wait_for_text(pilot, "answer 29")
-        assert COMES_BACK in text_of(app)
-        app.post_message(events.Key("x", "x"))
-        app.post_message(events.Key("enter", None))
+        await wait_for_text(pilot, COMES_BACK)
+        await wait_for_text(pilot, "● READY")
+        await wait_for_text(pilot, "Demo 30B A3B answers from here on.")
+        await pilot.press("x", "enter")
         await wait_until(pilot, lambda: prompt_of(app).text == "x", "the key")
-        assert len(answers) < 30
+        assert COMES_BACK in text_of(app)
+        go_on.set()
         await wait_for_text(pilot, AGAIN)
-        assert COMES_BACK not in text_of(app)
-        assert app.chat_screen.chat.record().turns[:60] == long_chat(30).turns
-        assert all(answer.display for answer in answers)
-        assert prompt_of(app).text == "x"
-        await pilot.press("enter")
+        shown = text_of(app)
+        assert shown.index("answer 2") < shown.index(AGAIN) < shown.index("answers from here on.")
+
+
+async def test_only_what_is_near_the_view_of_a_long_chat_is_made_and_all_of_it_is_handed_over() -> (
+    None
+):
+    engine, kept = ScriptedEngine(), Kept()
+    chat = long_chat(150)
+    options = AppOptions(hand_over=kept, chat=chat)
+    app = make_app(engine, options=options)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_text(pilot, AGAIN)
+        await wait_for_text(pilot, "answer 149")
+        await pilot.pause(0.5)
+        assert answers_of(app) <= 16
+        await pilot.press("x", "enter")
         await wait_until(pilot, lambda: engine.requests, "the request")
+        engine.say(*lost(engine.requests[0].request_id))
+        await wait_for_text(pilot, "GPU LOST")
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: not app.is_running, "the app has left")
+    assert kept.handovers[0].chat.turns[:300] == chat.turns
+
+
+async def test_earlier_turns_come_when_the_reader_does_and_nothing_jumps() -> None:
+    app = app_with(ScriptedEngine(), long_chat(30))
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_text(pilot, AGAIN)
+        view = app.chat_screen.chat.transcript
+        await wait_until(pilot, lambda: not view._looks_back, "rest")
+        made = answers_of(app)
+        assert made < 30
+        seen = text_of(app)
+        for _ in range(200):
+            await pilot.press("pageup")
+            await pilot.pause()
+            above = chat_rows(app)
+            await wait_until(pilot, lambda: not view._looks_back, "rest")
+            await pilot.pause()
+            if answers_of(app) > made:
+                made = answers_of(app)
+                assert chat_rows(app)[:40] == above[:40], "what is read stays where it is"
+            seen += text_of(app)
+            if "question 0" in seen:
+                break
+        assert {int(number) for number in re.findall(r"question (\d+)", seen)} == set(range(30))
+        assert made == 30
+        assert "earlier turn" not in text_of(app)
+        assert app.chat_screen.chat.record().turns[:60] == long_chat(30).turns
+
+
+async def test_what_is_not_made_yet_is_told_and_goes_with_a_new_chat() -> None:
+    app = app_with(ScriptedEngine(), long_chat(30))
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_text(pilot, AGAIN)
+        view = app.chat_screen.chat.transcript
+        await wait_until(pilot, lambda: not view._looks_back, "rest")
+        left = 60 - 2 * answers_of(app)
+        assert view._not_made.display
+        assert f"{left} earlier turns" in str(view._not_made.content)
+        await pilot.press("ctrl+n")
+        await wait_for_text(pilot, "is ready")
+        assert app.chat_screen.chat.record() == ChatRecord()
+        assert answers_of(app) == 0
+        assert not view._not_made.display
+
+
+async def test_thinking_that_is_shown_is_shown_in_turns_to_come() -> None:
+    app = app_with(ScriptedEngine(), long_chat(30))
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_text(pilot, AGAIN)
+        await pilot.press("f7")
+        await wait_until(pilot, lambda: "▾" in text_of(app) or "Hm." in text_of(app), "thinking")
+        app.chat_screen.chat.transcript.scroll_to(y=0, animate=False)
+        before = answers_of(app)
+        await wait_until(pilot, lambda: answers_of(app) > before, "more")
+        await wait_until(pilot, lambda: not app.chat_screen.chat.transcript._looks_back, "rest")
+        blocks = app.chat_screen.query(ThinkingBlock)
+        assert len(blocks) == answers_of(app)
+        assert all(block.unfolded for block in blocks)
+
+
+async def test_a_model_that_was_announced_before_the_loss_and_never_asked_is_not_again() -> None:
+    turns = (*long_chat(2).turns, Turn(remark="Old answers from here on."))
+    app = app_with(ScriptedEngine(), ChatRecord((), turns))
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_text(pilot, AGAIN)
+        await wait_for_text(pilot, "Demo 30B A3B answers from here on.")
+        assert "Old answers" not in text_of(app)
 
 
 async def test_what_was_chosen_since_the_start_is_handed_over() -> None:

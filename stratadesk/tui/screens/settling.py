@@ -65,6 +65,11 @@ class Settling(Base):
         """Whether text is being added all the time."""
         return False
 
+    def lay_out(self) -> None:
+        """Lay out at once what has changed; within a batch nothing of it is drawn yet."""
+        self._refresh_layout()
+        self._layout_required = False
+
     def _on_timer_update(self) -> None:
         if self._layout_required and self.streams and self._settles():
             self._draw_focused()

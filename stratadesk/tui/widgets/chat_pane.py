@@ -1,12 +1,12 @@
 """The chat: what was said, what is being said, and the editor."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
-from textual.widget import MountError
 
 from stratadesk.engine.card_events import DeviceLost
 from stratadesk.engine.commands import Cancel, CancelLoad, Generate, SamplingSettings
@@ -27,7 +27,7 @@ from stratadesk.engine.events import (
 from stratadesk.exit_codes import ExitCode
 from stratadesk.keys import find_key
 from stratadesk.tui.conversation import Conversation
-from stratadesk.tui.handover import ChatRecord
+from stratadesk.tui.handover import ChatRecord, Turn
 from stratadesk.tui.messages import TellEngine
 from stratadesk.tui.model_wait import ModelWait
 from stratadesk.tui.monitor_state import MonitorState
@@ -92,6 +92,7 @@ class ChatPane(Vertical):
         self._thinking_shown = False
         self._force_chatml = False
         self._comes_back = False
+        self._about_return = Notice(COMES_BACK)
         self._turn = asyncio.Lock()
         self._loading = LoadingLine()
         self.transcript = Transcript()
@@ -186,31 +187,36 @@ class ChatPane(Vertical):
             self._conversation.messages, self.transcript.record(), *self.composer.record()
         )
 
-    async def restore(self, record: ChatRecord) -> None:
-        """Go on with the chat of another run of the program, and say so.
+    async def take_over(self, record: ChatRecord) -> None:
+        """Go on with the chat of another run of the program; `bring_back` then shows it.
+
+        What the engine says from now on stands below it.
+        """
+        self._comes_back = True
+        self.composer.restore(record.draft, record.unanswered)
+        self._conversation.restore(record.messages)
+        await self.transcript.add(self._about_return)
+
+    async def bring_back(self, turns: Sequence[Turn]) -> None:
+        """Show the turns of the chat that was taken over, and say that it is back.
 
         Ends wherever the app is left meanwhile.
         """
-        self._comes_back = True
         async with self._turn:
-            # The draft first: a long chat takes seconds, and the user types on meanwhile.
-            self.composer.restore(record.draft, record.unanswered)
-            self._conversation.restore(record.messages)
-            notice = Notice(COMES_BACK)
-            try:
-                await self.transcript.add(notice)
-                await self.transcript.replay(record.turns, thinking_shown=self._thinking_shown)
-            except MountError:
-                # Nothing can be put into an app that is being left.
-                if self.is_attached:
-                    raise
-                return
-            notice.say(STARTED_AGAIN)
+            await self.transcript.replay(
+                without_announcement(turns), thinking_shown=self._thinking_shown
+            )
+            self._about_return.say(STARTED_AGAIN)
             self._comes_back = False
-        self.composer.focus_editor()
+        if self.is_attached:
+            self.composer.focus_editor()
 
     async def apply(self, event: Event) -> None:
         """Show what the engine said, as far as the chat is concerned."""
+        if self._comes_back:
+            # Of this nothing gets between the turns that come back above it.
+            await self._apply(event)
+            return
         async with self._turn:
             await self._apply(event)
 
@@ -416,3 +422,14 @@ class ChatPane(Vertical):
         if self._waiting is not None:
             await self._take_back(self._waiting)
         await self.transcript.add(Notice("The engine has stopped; start StrataDesk again."))
+
+
+def without_announcement(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """Return `turns` but for a model, loaded since the last answer, that answers no more."""
+    said = [at for at, turn in enumerate(turns) if turn.said is not None or turn.answered]
+    last = said[-1] if said else -1
+    return tuple(
+        turn
+        for at, turn in enumerate(turns)
+        if at <= last or turn.remark is None or not turn.remark.endswith(ANSWERS_NOW)
+    )
