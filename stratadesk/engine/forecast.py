@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Sizes in bytes, `context` in tokens; `trouble` says why it would not load, else empty."""
+    """Sizes in bytes, `context` in tokens; `trouble` says why it would not load, else empty.
+
+    `card_bytes` is what it takes of a real card; 0 where none is asked for.
+    """
 
     context: int = 0
     kv_bytes: int = 0
     slots: int = 0
     free: int = 0
+    card_bytes: int = 0
     trouble: str = ""
 
 
@@ -34,13 +38,13 @@ def forecast(path: Path, settings: EngineSettings) -> Forecast:
     from stratadesk.engine.gguf_file import GgufFile
     from stratadesk.engine.host_plan import plan_for_host
 
-    on_card = settings.device is Device.CUDA
+    on_card, card_bytes = settings.device is Device.CUDA, 0
     try:
         with GgufFile.open(path) as gguf:
             if on_card:
-                from stratadesk.engine.cuda_loading import card_context
+                from stratadesk.engine.card_need import card_need
 
-                context = card_context(gguf, settings.max_context)
+                card_bytes, context = card_need(gguf, settings)
                 settings = replace(settings, plan=None, max_context=context)
             plan = plan_for_host(gguf, settings)
             plan.check()
@@ -52,4 +56,5 @@ def forecast(path: Path, settings: EngineSettings) -> Forecast:
         kv_bytes=plan.parts.kv,
         slots=experts if on_card else plan.slots,
         free=plan.free_bytes("ready"),
+        card_bytes=card_bytes,
     )

@@ -154,6 +154,10 @@ class Prospect(Protocol):
         """Expert slots on the card."""
 
     @property
+    def card_bytes(self) -> int:
+        """What it takes of a real card; 0 where none is asked for."""
+
+    @property
     def trouble(self) -> str:
         """Why it would not load, in a sentence; empty when it would."""
 

@@ -78,7 +78,9 @@ def reload_words(
     if prospect.trouble:
         return f"It would not load: {safe_line(prospect.trouble)}", again
     parts = [f"context {prospect.context:,}", f"KV cache {mib(prospect.kv_bytes):,.0f} MiB"]
-    if control.has_card(state):
+    if prospect.card_bytes:
+        parts.append(f"all of it on the card, {mib(prospect.card_bytes):,.0f} MiB")
+    elif control.has_card(state):
         now = state.cache.slots if state.cache else 0
         parts.append(
             f"expert slots {now:,} → {prospect.slots:,}"

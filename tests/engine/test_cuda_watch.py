@@ -33,6 +33,7 @@ from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.units import MIB
 from tests.conftest import DATA_DIR
 from tests.engine.test_cuda_loading import contents, dry_card
+from tests.tiny_models import tiny_model
 
 __all__ = ["dry_card"]
 
@@ -220,4 +221,13 @@ def test_a_forecast_for_a_card_has_all_experts_on_it() -> None:
     assert told.trouble == ""
     assert told.context == min(header.get_int("qwen35moe.context_length"), MOST_CONTEXT)
     assert told.slots == contents(UNTIED).experts
+    assert told.card_bytes == contents(UNTIED).layout.mapped
+    assert forecast(UNTIED, EngineSettings(device=Device.HOST)).card_bytes == 0
     assert forecast(UNTIED, EngineSettings(device=Device.CUDA, max_context=64)).context == 64
+
+
+def test_a_forecast_for_a_card_says_what_it_does_not_compute(tmp_path: Path) -> None:
+    path = tmp_path / "another.gguf"
+    path.write_bytes(tiny_model("olmoe").build())
+    told = forecast(path, EngineSettings(device=Device.CUDA))
+    assert "olmoe is not computed on a graphics card yet" in told.trouble

@@ -49,7 +49,8 @@ async def started(
     def foresee(_model: Path, settings: EngineSettings) -> Forecast:
         if seen is not None:
             seen.append(settings)
-        return Forecast(4_096, 160 * MIB, 0)
+        on_card = 300 * MIB if settings.device is Device.CUDA else 0
+        return Forecast(4_096, 160 * MIB, 0, card_bytes=on_card)
 
     engine = ScriptedEngine()
     options = AppOptions(
@@ -105,6 +106,7 @@ async def test_the_device_counts_once_the_model_is_loaded_again_and_is_kept() ->
         await pilot.press("d")
         await wait_for_text(pilot, "* cuda")
         await wait_for_text(pilot, "It gives: context 4,096")
+        assert "all of it on the card, 300 MiB." in text_of(app)
         assert f"F8 {WAITS}, F2 another; the chat stays." in text_of(app)
         assert "(it took" not in text_of(app), "that was on the other device"
         assert seen[-1].device is Device.CUDA
