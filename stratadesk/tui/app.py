@@ -106,7 +106,7 @@ class StrataDeskApp(App[None]):
             options.foresee,
             self._next_theme,
             options.fixed,
-            self._keeps,
+            lambda field: self._keeps(field, self._control.settings),
         )
         self._exit_status = ExitStatus()
         self._interrupted_at = float("-inf")
@@ -319,20 +319,20 @@ class StrataDeskApp(App[None]):
         # The theme that the app starts with is announced as well.
         if theme.name != self._known_theme:
             self._known_theme = theme.name
-            self._keep("theme", theme.name)
+            self._keep("theme", theme.name, self._control.settings)
             self._show_settings()
 
     def _say(self, words: str) -> None:
         self.notify(words, markup=False)
 
-    def _keep(self, key: str, value: object) -> None:
-        if self._keeps(key):
+    def _keep(self, key: str, value: object, held: EngineSettings) -> None:
+        if self._keeps(key, held):
             self._keeper.keep(key, value, self._write_kept)
 
-    def _keeps(self, key: str) -> bool:
-        """Whether a choice is one for the next start; those about memory are so together."""
+    def _keeps(self, key: str, held: EngineSettings) -> bool:
+        """Whether a choice made with `held` is for the next start; those about memory together."""
         together = MEMORY_FIELDS if key in MEMORY_FIELDS else (key,)
-        return all(self._cards.keeps(each, self._control.settings) for each in together)
+        return all(self._cards.keeps(each, held) for each in together)
 
     @work(thread=True, exclusive=True, group="keeper")
     def _write_kept(self) -> None:

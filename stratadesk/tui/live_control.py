@@ -35,15 +35,15 @@ class LiveControl:
     """Holds what is wanted until the engine has told that it is so.
 
     `settings` are those of the next load; `loaded` those of the last one. `tell` hands a command
-    to the engine, `keep` keeps a value for the next start, `say` shows a remark, `changed`
-    is called when what the footer shows is new.
+    to the engine, `keep` keeps a value for the next start, if one chosen with the settings given is
+    to be kept, `say` shows a remark, `changed` is called when what the footer shows is new.
     """
 
     def __init__(
         self,
         settings: EngineSettings,
         tell: Callable[[Command], None],
-        keep: Callable[[str, object], object],
+        keep: Callable[[str, object, EngineSettings], object],
         say: Callable[[str], None],
         later: Later,
         changed: Callable[[], None],
@@ -120,8 +120,8 @@ class LiveControl:
         now = self._alias or state.settings.alias_next
         self._alias = choices[(choices.index(now) + 1) % len(choices)]
         self._tell(SetHeadAlias(self._alias))
-        self._keep_in_plan(alias=self._alias)
-        self._keep("prefill_head_alias", self._alias.value)
+        self._note_live(alias=self._alias)
+        self._keep("prefill_head_alias", self._alias.value, self.loaded)
         self._said.say(f"Head alias {self._alias} from the next prompt on")
 
     def turn_reserve(self, state: MonitorState, steps: int) -> None:
@@ -157,7 +157,7 @@ class LiveControl:
     def keep(self, key: str, value: str, words: str = "") -> None:
         """Keep a choice about the screen for the next start; `words` say what it was."""
         self.dial.hush()
-        self._keep(key, value)
+        self._keep(key, value, self.settings)
         self._said.say(words)
 
     def fit(self, fitted: Fitted) -> None:
@@ -167,6 +167,8 @@ class LiveControl:
         loaded yet, is not for that model: it waits until the other card is back. A card that the
         user has chosen another device for is left for good.
         """
+        # What is still to be done at once is for the card on which it was wanted.
+        self.dial.apply()
         self._fitted = fitted
         left = self.settings, self.loaded
         self.settings, self.loaded = fitted(self.settings), fitted(self.loaded)
@@ -180,9 +182,9 @@ class LiveControl:
         """Return the settings to load with, and keep what was chosen for the next start."""
         # What differs only because the other device has other memory is nobody's choice.
         for choice in waiting(self.settings, self._as_loaded(DEVICE.read(self.settings))):
-            self._keep(choice.field, kept_value(choice, self.settings))
+            self._keep(choice.field, kept_value(choice, self.settings), self.settings)
         if self.changes_device:
-            self._keep(DEVICE.field, kept_value(DEVICE, self.settings))
+            self._keep(DEVICE.field, kept_value(DEVICE, self.settings), self.settings)
             self._left = None
         self.loaded = self.settings
         self._changed()
@@ -225,7 +227,10 @@ class LiveControl:
     def _reserve_next(self, reserve: int) -> None:
         """Want `reserve` bytes from the next load on: too many may be why there is no model."""
         reserve = max(0, reserve)
-        self._reserve_asked(reserve)
+        if not self.changes_device:
+            self.loaded = _with_plan(self.loaded, {"reserve": reserve})
+        self.settings = _with_plan(self.settings, {"reserve": reserve})
+        self._keep_reserve(reserve, self.settings)
         self._said.say(f"Reserve {reserve // MIB:,} MiB from the next load on")
 
     def _is_unasked(self, state: MonitorState) -> bool:
@@ -240,16 +245,27 @@ class LiveControl:
             self._unsaid = f"{OWN_CARD} {', '.join(chosen)}."
 
     def _reserve_asked(self, reserve: int) -> None:
-        self._keep_in_plan(reserve=reserve)
+        self._note_live(reserve=reserve)
+        self._keep_reserve(reserve, self.loaded)
+
+    def _keep_reserve(self, reserve: int, held: EngineSettings) -> None:
         # The settings file holds whole MiB; only a simulated card is small enough for less.
         if reserve % MIB == 0:
-            self._keep("vram_reserve_mib", reserve // MIB)
+            self._keep("vram_reserve_mib", reserve // MIB, held)
 
-    def _keep_in_plan(self, **changes: object) -> None:
-        """A live change is also that of the next load, and no reason for one."""
-        same = self.settings == self.loaded
-        self.settings = _with_plan(self.settings, changes)
-        self.loaded = self.settings if same else _with_plan(self.loaded, changes)
+    def _note_live(self, **changes: object) -> None:
+        """A live change is also that of the next load, and no reason for one.
+
+        Where the next load is on another device, that one has what it takes over from this one.
+        """
+        wanted = DEVICE.read(self.settings)
+        before = self._as_loaded(wanted)
+        same_device = not self.changes_device
+        self.loaded = _with_plan(self.loaded, changes)
+        if same_device:
+            self.settings = _with_plan(self.settings, changes)
+        else:
+            self.settings = with_changes(before, self.settings, self._as_loaded(wanted))
 
 
 def _with_plan(settings: EngineSettings, changes: dict[str, object]) -> EngineSettings:

@@ -16,13 +16,22 @@ from stratadesk.cli.guide_card import GuideCard
 from stratadesk.cli.inputs import engine_settings
 from stratadesk.cli.kept_settings import with_kept
 from stratadesk.cli.parser import build_parser
-from stratadesk.engine.commands import Command, Device, EngineSettings, KvFormat, LoadModel
+from stratadesk.engine.commands import (
+    Command,
+    Device,
+    EngineSettings,
+    KvFormat,
+    LoadModel,
+    SetReserve,
+)
 from stratadesk.engine.forecast import Forecast
+from stratadesk.engine.vram.plan_settings import HeadAlias
 from stratadesk.models.guide import VARIABLE
 from stratadesk.tui.app import StrataDeskApp
 from stratadesk.tui.handover import ChatRecord
 from stratadesk.tui.options import AppOptions
 from stratadesk.units import MIB
+from tests.tui import card_script as card
 from tests.tui import scripted_engine as script
 from tests.tui.looking import rows_of, text_of, wait_for_text, wait_until
 from tests.tui.scripted_engine import MODEL, Found, ScriptedEngine, Search, make_app
@@ -229,3 +238,52 @@ async def test_expert_slots_are_offered_for_the_card_to_come_not_for_the_one_tha
         await pilot.press("e")
         await wait_for_text(pilot, "This model is on no card")
         assert "expert slots" not in text_of(app).partition("It gives")[2]
+
+
+async def test_a_reserve_set_on_the_guides_card_is_not_that_of_the_real_one_to_come() -> None:
+    """6 MiB are a quarter of a card of 24 MiB; on a real one they leave other programs nothing."""
+    kept: dict[str, object] = {}
+    async with started(model=GUIDE, kept=kept) as (app, engine, pilot):
+        await app.chat_screen.apply((card.settings(reserve=8 * MIB),))
+        await pilot.press("f9", "d")
+        await wait_for_text(pilot, "* cuda")
+        await pilot.press("f3", "r", "6", "enter")
+        settings = await reload(pilot, engine)
+        assert engine.commands.index(SetReserve(6 * MIB)) < engine.commands.index(
+            LoadModel(GUIDE, settings)
+        ), "it was for the card that was there, however soon that went"
+        assert settings.plan is not None
+        assert (settings.device, settings.plan.reserve) == (Device.CUDA, 590 * MIB)
+        assert settings.plan.alias is HeadAlias.AUTO
+        await wait_until(pilot, lambda: kept == {"device": "cuda"}, f"kept: {kept}")
+
+
+async def test_a_reserve_set_on_a_real_card_is_kept_and_not_that_of_the_guides_card() -> None:
+    kept: dict[str, object] = {}
+    async with started("--device", "cuda", model=GUIDE, kept=kept) as (app, engine, pilot):
+        await app.chat_screen.apply((card.settings(),))
+        await pilot.press("f9", "d")
+        await wait_for_text(pilot, "* host")
+        await pilot.press("r", *"700", "enter")
+        made_up = await reload(pilot, engine)
+        assert made_up.plan is not None
+        assert (made_up.device, made_up.plan.reserve) == (Device.HOST, 8 * MIB)
+        expected = {"vram_reserve_mib": 700, "device": "host"}
+        await wait_until(pilot, lambda: kept == expected, f"kept: {kept}")
+        await pilot.press("f9", "d")
+        real = await reload(pilot, engine)
+        assert real.plan is not None
+        assert real.plan.reserve == 700 * MIB
+
+
+async def test_a_reserve_for_a_real_card_to_come_leaves_the_guides_own_alone() -> None:
+    """While the guide loads there is no card to set a reserve on but the one that was chosen."""
+    kept: dict[str, object] = {}
+    async with started(model=GUIDE, kept=kept) as (app, engine, pilot):
+        first = loads(engine)[0]
+        await pilot.press("f9", "d", "f5")
+        await wait_for_text(pilot, "Reserve 654 MiB from the next load on")
+        await wait_until(pilot, lambda: kept == {"vram_reserve_mib": 654}, f"kept: {kept}")
+        await pilot.press("escape")
+        assert await reload(pilot, engine) == first
+        assert app.is_running
