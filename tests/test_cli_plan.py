@@ -13,12 +13,13 @@ import pytest
 
 from stratadesk.cli import main, program
 from stratadesk.cli.parser import build_parser
-from stratadesk.cli.plan_command import machine_facts, plan, plan_settings
+from stratadesk.cli.plan_command import MADE_UP, machine_facts, plan, plan_settings
 from stratadesk.engine.commands import KvFormat
 from stratadesk.engine.vram.machine_facts import MachineFacts, System, this_system
 from stratadesk.engine.vram.plan_settings import PIN_ALL, HeadAlias, Layout, PlanSettings
 from stratadesk.errors import GgufError, MemoryShortageError, UsageError
 from stratadesk.exit_codes import ExitCode
+from stratadesk.models.guide import VARIABLE
 from stratadesk.units import GIB, MIB
 from stratadesk.vram_flags import MACHINE_FLAGS, PLAN_FLAGS, VRAM_FLAGS
 from tests.gguf_builder import small_model
@@ -290,6 +291,26 @@ def test_the_design_and_what_this_version_does_are_told_apart(
     of_a_dense_model = told_in_one_line(capsys)
     assert "card: prompts are read in large chunks. No real" in of_a_dense_model
     assert "PCIe" not in of_a_dense_model
+
+
+def test_a_device_that_is_only_set_does_not_decide_what_is_planned(
+    model_35b: Path,
+    data_dir: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """F9 keeps `host` for who goes back to the CPU; the next question may be about a card."""
+    assert run(model_35b, "--os", "linux") == 0
+    usual = capsys.readouterr().out
+    assert "This version, with --device cuda" in usual
+    monkeypatch.setenv("STRATADESK_DEVICE", "host")
+    assert run(model_35b, "--os", "linux") == 0
+    assert capsys.readouterr().out == usual
+    monkeypatch.setenv(VARIABLE, str(data_dir / "models" / "qwen3moe-iq4_xs.gguf"))
+    assert main(["plan", "-m", "guide"]) == 0
+    out, told = capsys.readouterr()
+    assert "which simulates the card" in out
+    assert MADE_UP in told
 
 
 def test_scripts_learn_what_this_version_does_on_a_card(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stratadesk.cli.card_inputs import OF_A_CARD, machine_facts, not_yet, plan_settings
 from stratadesk.cli.guide_card import with_card
 from stratadesk.cli.inputs import device, engine_settings
-from stratadesk.cli.kept_settings import kept_fields, with_kept
+from stratadesk.cli.kept_settings import FIELDS, kept_fields, with_kept
 from stratadesk.cli.model_argument import model_path
 from stratadesk.exit_codes import ExitCode
 from stratadesk.logs import start_logging
@@ -42,8 +42,7 @@ def plan(arguments: argparse.Namespace) -> int:
         check_computable(gguf)
         if gets_made_up_card(model, arguments):
             print(MADE_UP, file=sys.stderr, flush=True)
-            arguments = with_card(arguments)
-            arguments.device = "host"
+            arguments = on_host(with_card(arguments))
         made = planned(gguf, arguments)
         resident = on_a_real_card(gguf, arguments, made)
     if arguments.json:
@@ -63,6 +62,13 @@ def gets_made_up_card(model: Path, arguments: argparse.Namespace) -> bool:
     of_a_card = OF_A_CARD | {flag.field for flag in MACHINE_FLAGS} | {"device"}
     given = vars(arguments).keys() - kept_fields(arguments)
     return not of_a_card & given and device(arguments) == "host"
+
+
+def on_host(arguments: argparse.Namespace) -> argparse.Namespace:
+    """Return the arguments with `--device host` among those on the command line."""
+    return argparse.Namespace(
+        **{**vars(arguments), "device": "host", FIELDS: kept_fields(arguments) - {"device"}}
+    )
 
 
 def planned(gguf: "GgufFile", arguments: argparse.Namespace) -> "VramPlan":
@@ -92,4 +98,6 @@ def on_a_real_card(
 
 
 def _is_for_host(arguments: argparse.Namespace) -> bool:
-    return vars(arguments).get("device") == "host"
+    # Where the chat computes is no wish to plan for that: one asks about a card before using it.
+    kept = "device" in kept_fields(arguments)
+    return not kept and vars(arguments).get("device") == "host"
