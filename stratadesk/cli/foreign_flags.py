@@ -11,12 +11,14 @@ FOREIGN: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
         ("-ngl", "--gpu-layers", "--n-gpu-layers"),
         ON_THE_CARD,
-        "Leave it out; --vram-reserve-mib and --expert-cache say how much of the card is taken.",
+        "Leave it out; --device cuda puts all of the model on a card and keeps --vram-reserve-mib "
+        "MiB free.",
     ),
     (
         ("-ncmoe", "--n-cpu-moe", "-cmoe", "--cpu-moe", "-ot", "--override-tensor"),
         ON_THE_CARD,
-        "Leave it out; --expert-cache says how many experts lie there.",
+        "Leave it out; with --device cuda all experts lie there, on a card that the CPU simulates "
+        "those that --expert-cache says.",
     ),
     (("-b", "--batch-size"), "a prompt is read in chunks of one size", "Use --prefill."),
     (
