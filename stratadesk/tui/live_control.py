@@ -82,6 +82,12 @@ class LiveControl:
         """Whether the next load is onto a card, a simulated one included."""
         return self.settings.plan is not None if self.changes_device else state.has_card
 
+    def next_reserve(self, state: MonitorState) -> int | None:
+        """Bytes of a real card that the next load needs free besides, where none is held now."""
+        if state.settings is not None or self.settings.device is not Device.CUDA:
+            return None
+        return None if self.settings.plan is None else self.settings.plan.reserve
+
     def alias_words(self, state: MonitorState) -> str:
         """Write the alias as it is, or as it will be and from when on."""
         told = state.settings
@@ -126,9 +132,9 @@ class LiveControl:
 
     def turn_reserve(self, state: MonitorState, steps: int) -> None:
         """Turn the reserve up, or down when `steps` is negative."""
-        plan = self.settings.plan
-        if state.settings is None and plan is not None and self._waits_for_card:
-            self._reserve_next(plan.reserve + steps * RESERVE_STEP)
+        reserve = self.next_reserve(state)
+        if reserve is not None:
+            self._reserve_next(reserve + steps * RESERVE_STEP)
         elif state.settings is None:
             self._say(NO_CARD)
         else:
@@ -137,7 +143,7 @@ class LiveControl:
 
     def set_reserve(self, state: MonitorState, mib: int) -> None:
         """Want a reserve of so many MiB."""
-        if state.settings is None and self._waits_for_card:
+        if self.next_reserve(state) is not None:
             self._reserve_next(mib * MIB)
         elif state.settings is None:
             self._say(NO_CARD)
@@ -207,11 +213,6 @@ class LiveControl:
         if refused or state.settings is None or state.settings.alias_next is self._alias:
             self._alias = None
         self.dial.follow(state)
-
-    @property
-    def _waits_for_card(self) -> bool:
-        """Whether the next load, if not this model, has a real card's memory to share out."""
-        return self.settings.device is Device.CUDA and self.settings.plan is not None
 
     def _moved(self, device: Value) -> EngineSettings:
         """What is wanted now, on another device: with the memory that it has there."""

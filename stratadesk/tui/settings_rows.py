@@ -93,11 +93,13 @@ def reload_words(
 def _live_rows(
     state: MonitorState, control: LiveControl, fixed: frozenset[str]
 ) -> tuple[SettingRow, ...]:
-    idle = state.settings is None
-    reserve = NO_CARD
+    reserve, when = NO_CARD, "stays free"
+    to_come = control.next_reserve(state)
     if state.settings is not None:
         scale = scale_of(state.ledger.total if state.ledger else 0)
         reserve = f"{scale.text(state.settings.reserve)} MiB"
+    elif to_come is not None:
+        reserve, when = f"{mib(to_come):,.0f} MiB", "free after the next load"
     keys = f"{find_key('reserve_down').caption}/{find_key('reserve_up').caption}"
     return (
         _alias_row(state, control, fixed),
@@ -106,11 +108,11 @@ def _live_rows(
             "reserve",
             reserve,
             _note(
-                f"stays free; {find_key('set_reserve').caption} types it",
+                f"{when}; {find_key('set_reserve').caption} types it",
                 "vram_reserve_mib",
                 fixed,
             ),
-            idle=idle,
+            idle=state.settings is None and to_come is None,
         ),
     )
 

@@ -281,8 +281,13 @@ async def test_a_reserve_for_a_real_card_to_come_leaves_the_guides_own_alone() -
     kept: dict[str, object] = {}
     async with started(model=GUIDE, kept=kept) as (app, engine, pilot):
         first = loads(engine)[0]
-        await pilot.press("f9", "d", "f5")
+        await pilot.press("f9")
+        await wait_for_text(pilot, "stays free; R types it")
+        assert "–" in row(app, "reserve")
+        await pilot.press("d", "f5")
         await wait_for_text(pilot, "Reserve 654 MiB from the next load on")
+        assert "654 MiB   " in row(app, "reserve")
+        assert "free after the next load; R types it" in row(app, "reserve")
         await wait_until(pilot, lambda: kept == {"vram_reserve_mib": 654}, f"kept: {kept}")
         await pilot.press("escape")
         assert await reload(pilot, engine) == first
