@@ -7,7 +7,7 @@ from textual.events import MouseScrollDown
 from textual.fuzzy import Matcher
 
 from stratadesk.keys import KEYS
-from stratadesk.tui.screens import help_screen
+from stratadesk.tui.widgets import told_scroll
 from tests.tui.looking import text_of, wait_for_text
 from tests.tui.scripted_engine import ScriptedEngine, make_app
 
@@ -63,6 +63,6 @@ async def test_a_word_typed_whole_finds_its_command_before_those_with_its_letter
 
 
 def test_examples_of_what_is_hidden() -> None:
-    result = doctest.testmod(help_screen)
+    result = doctest.testmod(told_scroll)
     assert result.attempted > 0
     assert result.failed == 0

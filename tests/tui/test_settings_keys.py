@@ -31,6 +31,26 @@ async def test_f9_opens_the_settings_and_esc_closes_them() -> None:
         await wait_until(pilot, lambda: "With a reload" not in text_of(app), "closed")
 
 
+async def test_a_low_screen_says_that_there_is_more_and_the_pages_show_it() -> None:
+    """A choice whose row cannot be seen changes unseen, and so does what F8 will do."""
+    settings = EngineSettings(plan=PlanSettings())
+    async with desk(settings=settings) as (app, _, pilot, _):
+        await pilot.resize_terminal(40, 12)
+        await pilot.press("f9", "k")
+        await wait_for_text(pilot, "more below · PgDn")
+        assert "* q8_0" not in text_of(app)
+        await pilot.press("pagedown")
+        await wait_for_text(pilot, "* q8_0")
+        await pilot.press("pagedown", "pagedown")
+        await wait_until(pilot, lambda: "more below" not in text_of(app), "the end")
+        assert "F8 loads the model again" in text_of(app)
+        assert "more above · PgUp" in text_of(app)
+        await pilot.press("pageup", "pageup", "pageup")
+        await wait_for_text(pilot, "At once")
+        await pilot.resize_terminal(100, 40)
+        await wait_until(pilot, lambda: "more below" not in text_of(app), "all is there")
+
+
 async def test_settings_that_need_a_reload_wait_for_f8() -> None:
     kept: dict[str, object] = {}
     options = AppOptions(

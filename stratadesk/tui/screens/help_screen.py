@@ -4,13 +4,14 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from stratadesk.keys import KEYS, Key, find_key
+from stratadesk.keys import KEYS, Key
 from stratadesk.tui.bindings import bind
 from stratadesk.tui.layout import ROW_CLASSES
+from stratadesk.tui.widgets.told_scroll import ToldScroll
 
 
 class HelpScreen(ModalScreen[None]):
@@ -30,37 +31,10 @@ class HelpScreen(ModalScreen[None]):
         self.dismiss()
 
 
-class KeyList(VerticalScroll):
-    """As high as its rows or the screen; where the screen is less, it scrolls and says so."""
+class KeyList(ToldScroll):
+    """All keys, under their title."""
 
     BORDER_TITLE = "Keys"
-
-    def on_resize(self) -> None:
-        """Say what is hidden now, once the rows have their places."""
-        self.call_after_refresh(self._tell_hidden)
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scroll, and say what is hidden then."""
-        super().watch_scroll_y(old_value, new_value)
-        self._tell_hidden()
-
-    def _tell_hidden(self) -> None:
-        above = round(self.scroll_y)
-        self.border_subtitle = hidden_words(above, self.max_scroll_y - above)
-
-
-def hidden_words(above: int, below: int) -> str:
-    """Say how many rows there are above and below those on screen, and which keys show them.
-
-    >>> hidden_words(0, 8), hidden_words(3, 5), hidden_words(0, 0)
-    ('8 more below · PgDn', '3 more above · PgUp · 5 more below · PgDn', '')
-    """
-    sides = ((above, "above", "page_up"), (below, "below", "page_down"))
-    return " · ".join(
-        f"{count} more {side} · {find_key(key_id).caption}"
-        for count, side, key_id in sides
-        if count > 0
-    )
 
 
 class KeyRow(Horizontal):

@@ -5,7 +5,6 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
@@ -16,6 +15,7 @@ from stratadesk.tui.reload_choices import RELOAD_CHOICES
 from stratadesk.tui.settings_desk import SettingsDesk
 from stratadesk.tui.settings_rows import reload_words, settings_rows
 from stratadesk.tui.widgets.settings_table import SettingsTable
+from stratadesk.tui.widgets.told_scroll import ToldScroll
 
 HELP = "One key each. Esc goes back; what waits for a reload is then forgotten."
 OWN_CARD = "This model's card is its own: for the next start only look and device are kept."
@@ -32,6 +32,8 @@ class SettingsScreen(ModalScreen[None]):
         bind("settings", "close"),
         bind("monitor", "app.chat('cycle_monitor')"),
         bind("thinking", "app.chat('toggle_thinking')"),
+        bind("page_up", "page(-1)"),
+        bind("page_down", "page(1)"),
         bind("set_reserve", "type_reserve"),
         bind("set_theme", "cycle_theme"),
         *(bind(choice.key_id, f"choose('{choice.key_id}')") for choice in RELOAD_CHOICES),
@@ -49,7 +51,7 @@ class SettingsScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Make the table, the line for typing, and the lines that say what changes."""
-        with Vertical(id="settings"):
+        with ToldScroll(id="settings", can_focus=False):
             yield Static("Settings", id="settings-title")
             yield self._table
             yield self._typed
@@ -86,6 +88,11 @@ class SettingsScreen(ModalScreen[None]):
         self._desk.control.choose(choice, self._desk.state)
         self.show()
         self._foresee()
+
+    def action_page(self, way: int) -> None:
+        """Show what a low screen hides: below when `way` is positive, else above."""
+        page = self.query_one(ToldScroll)
+        (page.scroll_page_down if way > 0 else page.scroll_page_up)(animate=False)
 
     def action_type_reserve(self) -> None:
         """Let the reserve be typed."""
