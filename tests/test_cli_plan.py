@@ -262,7 +262,7 @@ def test_run_and_plan_say_the_same_of_the_simulated_card(
     assert "which simulates the card" in out
     assert main(["plan", "-m", model, *flags]) == 5
     out, of_gpu = capsys.readouterr()
-    assert "The design for an NVIDIA card" in out
+    assert "the design for an NVIDIA card" in out
     assert "plan --device host" not in of_gpu
 
 
@@ -277,14 +277,17 @@ def test_the_design_and_what_this_version_does_are_told_apart(
     flags = ["--os", "linux", "--device", "cuda"]
     assert run(model_35b, *flags) == 0
     out = told_in_one_line(capsys)
-    assert "The design for an NVIDIA card: experts without a slot come over PCIe" in out
+    design = "The tables are the design for an NVIDIA card: experts without a slot come over PCIe"
+    now, _, tables = out.partition(design)
+    assert "the 7,151 MiB free." in now, "what it does now goes first"
+    assert "the card MiB" in tables
     assert "No real card does this yet" in out
     assert "This version, with --device cuda, puts all of the model on the card, 18,112 MiB" in out
     assert "for a context of 4,096 tokens" in out
     assert "the reserve of 590 MiB that does not fit into the 7,151 MiB free." in out
     assert "refuses" not in out
     assert run(model_35b, *flags, "--expert-cache", "99", "--prefill", "auto") == 0
-    assert "It refuses --expert-cache 99. the card" in told_in_one_line(capsys)
+    assert "It refuses --expert-cache 99. The tables" in told_in_one_line(capsys)
     assert run(model_35b, "--vram-mib", "24000", "--free-mib", "18702", "--os", "linux") == 0
     assert "590 MiB that fits into the 18,702 MiB free." in told_in_one_line(capsys)
     assert run(data_dir / "models" / "qwen3-tied-q6_k.gguf") == 0

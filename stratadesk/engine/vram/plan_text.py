@@ -36,6 +36,7 @@ def plan_text(plan: "VramPlan", resident: "ResidentModel | None" = None) -> str:
     parts = (
         _title(plan),
         _wrapped(resident.text, "  ") if resident else "",
+        "" if _is_simulated(plan) else _wrapped(_design(plan), "  "),
         _table(("the card", "MiB", ""), list(_card_lines(plan))),
         _bar(plan),
         _table(("RAM", "GiB", ""), list(_host_lines(plan))),
@@ -60,21 +61,24 @@ def _wrapped(text: str, mark: str) -> str:
 def _title(plan: "VramPlan") -> str:
     machine, name = plan.machine, _printable(plan.shape.name)
     ram = round(machine.ram / GIB, 1)
+    simulated = "  as run and the chat plan it on this CPU, which simulates the card\n"
     return (
         f"{name} ({plan.shape.architecture}), context {plan.context:,} tokens\n"
-        f"{_wrapped(_rule(plan), '  ')}\n"
+        f"{simulated if _is_simulated(plan) else ''}"
         f"  card {mib(machine.card):,.0f} MiB, {machine.system}, RAM {ram:,g} GiB, "
         f"link {machine.rates.link / 1e9:g} GB/s"
     )
 
 
-def _rule(plan: "VramPlan") -> str:
-    if plan.inputs.rule is HOST_RULE:
-        return "as run and the chat plan it on this CPU, which simulates the card"
+def _is_simulated(plan: "VramPlan") -> bool:
+    return plan.inputs.rule is HOST_RULE
+
+
+def _design(plan: "VramPlan") -> str:
     design = STREAMED if plan.planner.most_slots else ALL_DENSE
     return (
-        f"The design for an NVIDIA card: {design}. No real card does this yet, but the simulated "
-        "one of run and the chat (--device host)."
+        f"The tables are the design for an NVIDIA card: {design}. No real card does this yet, "
+        "but the simulated one of run and the chat (--device host)."
     )
 
 
