@@ -34,7 +34,9 @@ def test_a_card_is_not_made_up_beside_the_real_one(flag: str) -> None:
         ("--prefill-head-alias", "on"),
         ("--prefill-layout", "loan"),
         ("--short-read", "4"),
+        ("--short-read", "0"),
         ("--pin-gib", "2"),
+        ("--pin-gib", "0"),
         ("--prefill", "512"),
     ],
 )

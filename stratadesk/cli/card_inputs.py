@@ -83,8 +83,10 @@ def not_yet(arguments: argparse.Namespace) -> "Iterator[tuple[str, str]]":
     given = vars(arguments)
     for field in sorted((given.keys() - kept_fields(arguments)) & NOT_YET.keys()):
         flag, why = NOT_YET[field]
-        if given[field] not in ("auto", False):
-            yield flag if given[field] is True else f"{flag} {given[field]}", why
+        value = given[field]
+        # A number 0 is a choice, too, though it equals False.
+        if value != "auto" and value is not False:
+            yield flag if value is True else f"{flag} {value}", why
 
 
 def simulated_card(
