@@ -290,6 +290,9 @@ def test_the_design_and_what_this_version_does_are_told_apart(
     assert "It refuses --expert-cache 99. The tables" in told_in_one_line(capsys)
     assert run(model_35b, "--vram-mib", "24000", "--free-mib", "18702", "--os", "linux") == 0
     assert "590 MiB that fits into the 18,702 MiB free." in told_in_one_line(capsys)
+    with pytest.raises(MemoryShortageError):
+        run(model_35b, "--vram-mib", "100", "--os", "linux")
+    assert "that does not fit into the 0 MiB free." in told_in_one_line(capsys)
     assert run(data_dir / "models" / "qwen3-tied-q6_k.gguf") == 0
     of_a_dense_model = told_in_one_line(capsys)
     assert "card: prompts are read in large chunks. No real" in of_a_dense_model

@@ -94,7 +94,9 @@ def on_a_real_card(
     from stratadesk.engine.card_need import resident_model
 
     refused = tuple(flag for flag, _ in not_yet(arguments))
-    return resident_model(gguf, made.settings, made.machine.free_before, refused)
+    # On a very small card more is assumed to be taken than there is.
+    free = max(0, made.machine.free_before)
+    return resident_model(gguf, made.settings, free, refused)
 
 
 def _is_for_host(arguments: argparse.Namespace) -> bool:

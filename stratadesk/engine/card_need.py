@@ -48,5 +48,5 @@ def resident_model(
     try:
         needed, context = card_need(gguf, wanted)
     except (UnsupportedModelError, UsageError) as error:
-        return ResidentModel(settings.reserve, free, why_not=error.sentence)
+        return ResidentModel(settings.reserve, free, why_not=error.sentence, refused=refused)
     return ResidentModel(settings.reserve, free, context, MOST_TOKENS, needed, refused=refused)

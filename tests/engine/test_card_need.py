@@ -13,6 +13,7 @@ from stratadesk.engine import cuda_loading
 from stratadesk.engine.card_need import resident_model
 from stratadesk.engine.commands import Device, EngineSettings, KvFormat
 from stratadesk.engine.cuda_loading import CardContents
+from stratadesk.engine.forecast import forecast
 from stratadesk.engine.gguf_file import GgufFile
 from stratadesk.engine.load_report import LoadReport
 from stratadesk.engine.loading import load_model
@@ -66,12 +67,16 @@ def test_a_family_that_no_card_computes_is_named_and_fits_nowhere(tmp_path: Path
     path = tmp_path / "olmoe.gguf"
     path.write_bytes(tiny_model("olmoe", FAMILIES["olmoe"]).build())
     with GgufFile.open(path) as gguf:
-        told = resident_model(gguf, PlanSettings(reserve=0), 1 << 40)
+        told = resident_model(gguf, PlanSettings(reserve=0), 1 << 40, ("--force",))
     assert not told.fits
     assert "does not load it: olmoe is not computed on a graphics card yet;" in told.text
     figures: dict[str, Any] = told.as_json()
     assert (figures["fits"], figures["needed_bytes"], figures["context"]) == (False, None, None)
     assert figures["why_not"].startswith("olmoe")
+    assert figures["refused_flags"] == ["--force"]
+    foreseen = forecast(path, EngineSettings(device=Device.CUDA))
+    assert foreseen.trouble == figures["why_not"], "the settings foresee no load that is refused"
+    assert forecast(path, EngineSettings(device=Device.HOST)).trouble == ""
 
 
 def test_a_draft_block_is_not_loaded_there() -> None:
