@@ -62,6 +62,8 @@ class LiveControl:
         """Of the card that is not in use now: `settings` and `loaded` as they were on it."""
         self._fitted: Fitted = lambda settings: settings
         """Fits settings to the model that was loaded last."""
+        self._asked_of_card: dict[str, object] = {}
+        """The reserve on a real card to come: kept at once, it outlives what waits for a reload."""
 
     @property
     def waits_for_reload(self) -> bool:
@@ -192,6 +194,8 @@ class LiveControl:
         if self.changes_device:
             self._keep(DEVICE.field, kept_value(DEVICE, self.settings), self.settings)
             self._left = None
+        if self.settings.device is Device.CUDA:
+            self._asked_of_card.clear()
         self.loaded = self.settings
         self._changed()
         return self.settings
@@ -223,11 +227,13 @@ class LiveControl:
         """What was loaded last, on a device: a choice that is taken back leaves nothing behind."""
         if device == DEVICE.read(self.loaded):
             return self.loaded
-        return self._fitted(DEVICE.write(self.loaded, device))
+        fitted = self._fitted(DEVICE.write(self.loaded, device))
+        return _with_plan(fitted, self._asked_of_card) if device == Device.CUDA else fitted
 
     def _reserve_next(self, reserve: int) -> None:
         """Want `reserve` bytes from the next load on: too many may be why there is no model."""
         reserve = max(0, reserve)
+        self._asked_of_card["reserve"] = reserve
         if not self.changes_device:
             self.loaded = _with_plan(self.loaded, {"reserve": reserve})
         self.settings = _with_plan(self.settings, {"reserve": reserve})

@@ -292,3 +292,24 @@ async def test_a_reserve_for_a_real_card_to_come_leaves_the_guides_own_alone() -
         await pilot.press("escape")
         assert await reload(pilot, engine) == first
         assert app.is_running
+
+
+@pytest.mark.parametrize("between", [("d", "d"), ("escape", "f9", "d")])
+async def test_a_reserve_asked_of_a_card_to_come_is_that_of_its_load(
+    between: tuple[str, ...],
+) -> None:
+    kept: dict[str, object] = {}
+    async with started(kept=kept) as (app, engine, pilot):
+        await pilot.press("f9", "d", "r", *"33", "enter")
+        await wait_for_text(pilot, "Reserve 33 MiB from the next load on")
+        for key in between:
+            await pilot.press(key)
+            await pilot.pause()
+        await wait_for_text(pilot, "* cuda")
+        settings = await reload(pilot, engine)
+        assert settings.plan is not None
+        assert settings.plan.reserve == 33 * MIB
+        await wait_until(
+            pilot, lambda: kept == {"device": "cuda", "vram_reserve_mib": 33}, f"kept: {kept}"
+        )
+        assert app.is_running
