@@ -20,6 +20,7 @@ import numpy as np
 from cupy.cuda import runtime
 
 from stratadesk.kernels.cuda.programs import Program
+from tests.shared_compiling import compiling
 
 HERE = Path(__file__).parent
 FOLDER = Path(tempfile.gettempdir()) / f"stratadesk-emulated-{os.getuid()}"
@@ -52,10 +53,9 @@ def library(program: Program) -> ctypes.CDLL:
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
     built = FOLDER / f"{digest}.so"
     if not built.exists():
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-            made = _compile(source, program.defines, Path(folder))
-            made.replace(built)
+        with compiling(built.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=FOLDER) as made:
+            if not built.exists():
+                _compile(source, program.defines, Path(made)).replace(built)
     return ctypes.CDLL(str(built))
 
 
@@ -78,11 +78,12 @@ def _wrapper(kernel: tuple[str, str]) -> str:
     """A function that takes the grid and an array of 8-byte arguments."""
     name, parameters = kernel
     kinds = [re.sub(r"\s*\w+\s*$", "", part.strip()) for part in parameters.split(",")]
-    passed = ", ".join(f"*reinterpret_cast<{kind} *>(a + {i})" for i, kind in enumerate(kinds))
+    passed = (f"*reinterpret_cast<{kind} *>(arguments + {i})" for i, kind in enumerate(kinds))
     seen = '__attribute__((visibility("default")))'
     return (
+        f"static void call_{name}() {{ {name}({', '.join(passed)}); }}\n"
         f'extern "C" {seen} void run_{name}(u32 x, u32 y, u32 z, int threads, u64 *a) {{'
-        f"run_grid({{x, y, z}}, threads, [=] {{ {name}({passed}); }}); }}\n"
+        f"run_grid({{x, y, z}}, threads, call_{name}, a); }}\n"
     )
 
 

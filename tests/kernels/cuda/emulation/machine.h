@@ -10,14 +10,11 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <vector>
 
 typedef unsigned char u8;
 typedef signed char i8;
@@ -39,6 +36,9 @@ struct alignas(16) uint4 { u32 x, y, z, w; };
 struct alignas(16) int4 { int x, y, z, w; };
 struct alignas(16) float4 { float x, y, z, w; };
 
+template <class A, class B> static auto min(A a, B b) { return b < a ? b : a; }
+template <class A, class B> static auto max(A a, B b) { return a < b ? b : a; }
+
 constexpr int LANES_OF_A_WARP = 32;
 constexpr size_t STACK = 256 * 1024;
 
@@ -47,10 +47,11 @@ struct Barrier {
     u64 passed = 0;
 };
 
+// A fiber is begun once a process: it waits at the end of a block for the next one.
 struct Fiber {
     ucontext_t start;
     jmp_buf at;
-    std::vector<char> stack;
+    char *stack = nullptr;
     uint3 thread{};
     u64 exchanges = 0;
     bool begun = false, done = true;
@@ -62,8 +63,8 @@ struct Warp {
     u64 slots[2][LANES_OF_A_WARP];
 };
 
-static std::vector<Fiber> fibers(1024);
-static std::vector<Warp> warps(LANES_OF_A_WARP);
+static Fiber fibers[1024];
+static Warp warps[LANES_OF_A_WARP];
 static Barrier whole;
 static int live = 0;
 static u64 moves = 0;
@@ -73,7 +74,8 @@ static uint3 the_block, the_grid, the_threads;
 static u32 order_seed = 0, order_state = 0;
 extern "C" char __start_shared_memory[] __attribute__((weak, visibility("hidden")));
 extern "C" char __stop_shared_memory[] __attribute__((weak, visibility("hidden")));
-static std::function<void()> body;
+static void (*body)();
+static u64 *arguments = nullptr;
 
 #define threadIdx (current->thread)
 #define blockIdx the_block
@@ -99,12 +101,14 @@ static void wait_at(Barrier &barrier, const int &expected) {
 }
 
 static void fiber_main() {
-    body();
-    current->done = true, ++moves;
-    --live, --own_warp().live;
-    release(whole, live);
-    release(own_warp().barrier, own_warp().live);
-    _longjmp(scheduler, 1);
+    for (;;) {
+        body();
+        current->done = true, ++moves;
+        --live, --own_warp().live;
+        release(whole, live);
+        release(own_warp().barrier, own_warp().live);
+        yield();
+    }
 }
 
 static void resume(Fiber &fiber) {
@@ -121,8 +125,9 @@ struct Turns {
         if (order_seed < 2) return;
         order_state = order_state * 1664525u + 1013904223u;
         step = 1 + 2 * (order_state >> 20), first = order_state >> 8;
-        while (std::__gcd(step, count) != 1) step += 2;
+        while (common_divisor(step, count) != 1) step += 2;
     }
+    static u32 common_divisor(u32 a, u32 b) { return b ? common_divisor(b, a % b) : a; }
     u32 operator[](u32 i) const {
         if (order_seed < 2) return order_seed ? count - 1 - i : i;
         return (u64(i) * step + first) % count;
@@ -136,28 +141,32 @@ static void run_warp(int warp, int threads) {
     u64 before;
     do {
         before = moves;
-        const Turns turns(std::min(LANES_OF_A_WARP, threads - first));
+        const Turns turns(min(LANES_OF_A_WARP, threads - first));
         for (u32 i = 0; i < turns.count; ++i)
             if (!fibers[first + turns[i]].done) resume(fibers[first + turns[i]]);
     } while (moves != before);
 }
 
+static void prepare(Fiber &fiber) {
+    fiber.stack = static_cast<char *>(malloc(STACK));
+    if (!fiber.stack || getcontext(&fiber.start)) abort();
+    fiber.start.uc_stack.ss_sp = fiber.stack;
+    fiber.start.uc_stack.ss_size = STACK;
+    fiber.start.uc_link = nullptr;
+    makecontext(&fiber.start, fiber_main, 0);
+}
+
 static void run_block(int threads) {
     live = threads, whole = {};
     for (int w = 0; w < LANES_OF_A_WARP; ++w) {
-        warps[w].live = std::max(0, std::min(LANES_OF_A_WARP, threads - w * LANES_OF_A_WARP));
+        warps[w].live = max(0, min(LANES_OF_A_WARP, threads - w * LANES_OF_A_WARP));
         warps[w].barrier = {};
     }
     for (int i = 0; i < threads; ++i) {
         Fiber &fiber = fibers[i];
-        fiber.stack.resize(STACK);
-        getcontext(&fiber.start);
-        fiber.start.uc_stack.ss_sp = fiber.stack.data();
-        fiber.start.uc_stack.ss_size = fiber.stack.size();
-        fiber.start.uc_link = nullptr;
-        makecontext(&fiber.start, fiber_main, 0);
+        if (!fiber.stack) prepare(fiber);
         fiber.thread = {u32(i), 0, 0};
-        fiber.exchanges = 0, fiber.begun = fiber.done = false;
+        fiber.exchanges = 0, fiber.done = false;
     }
     if (__start_shared_memory)
         memset(__start_shared_memory, 0xff, __stop_shared_memory - __start_shared_memory);
@@ -167,8 +176,8 @@ static void run_block(int threads) {
     }
 }
 
-static void run_grid(uint3 grid, int threads, std::function<void()> kernel) {
-    body = std::move(kernel);
+static void run_grid(uint3 grid, int threads, void (*kernel)(), u64 *passed) {
+    body = kernel, arguments = passed;
     the_grid = grid, the_threads = {u32(threads), 1, 1};
     const char *chosen = getenv("STRATADESK_EMULATION_ORDER");
     order_seed = order_state = chosen ? atoi(chosen) : 0;
@@ -221,7 +230,7 @@ template <class T> static T atomicAdd(T *at, T value) {
 }
 template <class T> static T atomicMax(T *at, T value) {
     const T before = *at;
-    *at = std::max(before, value);
+    *at = before < value ? value : before;
     return before;
 }
 template <class T> static T atomicOr(T *at, T value) {
@@ -230,8 +239,6 @@ template <class T> static T atomicOr(T *at, T value) {
     return before;
 }
 
-template <class A, class B> static auto min(A a, B b) { return b < a ? b : a; }
-template <class A, class B> static auto max(A a, B b) { return a < b ? b : a; }
 template <class T> static T __ldg(const T *at) { return *at; }
 
 template <class To, class From> static To bits_as(From value) {
