@@ -7,12 +7,15 @@ import pytest
 
 from stratadesk.kernels.host import compile_cache
 from stratadesk.models.guide import VARIABLE, guide_path
+from tests.shared_compiling import share_kernels
 
 DATA_DIR = Path(__file__).parent / "data"
 
 # Each test has a home of its own, but compiled kernels are kept between tests and runs, under a
 # digest of their sources: a changed decoder must never be tested by what was compiled before.
 compile_cache.configure(Path(__file__).parents[1] / ".numba_cache")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    share_kernels()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
