@@ -12,6 +12,7 @@ from stratadesk.engine.model import LoadedModel
 from stratadesk.engine.tensor_formats import HOST_FORMATS
 from tests.conftest import DATA_DIR, golden_folder
 from tests.goldens import PROMPTS, Golden, names_with, tolerances
+from tests.thorough import usual
 
 FAMILIES = {
     "qwen3",
@@ -25,8 +26,10 @@ FAMILIES = {
     "qwen4exp",
 }
 CHUNKS = (1, 7, 64)
-# The prompts that are also read cut up: the chat, and the longest, random ids.
-CUT_UP = (2, 3)
+# The prompts that are also read cut up, and how: the chat, and the longest, random ids.
+CUT_UP = usual({2: (1,), 3: (7, 64)}, thorough={2: CHUNKS, 3: CHUNKS})
+# The prompts that are continued: the first, and the chat.
+CONTINUED = usual((0, 2), thorough=tuple(PROMPTS))
 # How many greedy positions, of all models together, may be left undecided by their margin.
 MOST_UNDECIDED = 0.02
 
@@ -60,14 +63,14 @@ def test_logits_are_exact_and_do_not_depend_on_chunks(golden: Golden) -> None:
         tokens = golden.tokens(prompt)
         whole = compute_logits(model, tokens, len(tokens))
         assert golden.largest_difference(prompt, whole) <= golden.tolerance
-        for chunk in CHUNKS if prompt in CUT_UP else ():
+        for chunk in CUT_UP.get(prompt, ()):
             assert np.array_equal(compute_logits(model, tokens, chunk), whole)
 
 
 def test_greedy_continuations_are_equal_where_margins_decide(golden: Golden) -> None:
     """The reference's tokens are fed at every step, so each position is compared by itself."""
     model = load(golden.path)
-    for prompt in PROMPTS:
+    for prompt in CONTINUED:
         wanted = golden.result(prompt, "exact_greedy").tolist()
         decided = golden.decided(prompt)
         state = model.new_state()
