@@ -30,6 +30,7 @@ from tests.gpu.losing import lose_for_good, on_card, tokens_in_peace
 from tests.gpu.writing import TOKENS, sampled, stop_everywhere, written
 from tests.kernels.cuda.emulation.bench import EmulatedOps, emulated_device
 from tests.kernels.cuda.emulation.kernels import COMPILER, EmulatedKernels
+from tests.thorough import usual
 from tests.tiny_models import FAMILIES, tiny_model
 from tools.bench_writing import measure
 
@@ -136,7 +137,7 @@ def test_tokens_drawn_ahead_are_those_the_host_draws(architecture: str, tmp_path
 @pytest.mark.parametrize("architecture", cuda_ops.SUPPORTED)
 def test_another_turn_finds_what_is_held(architecture: str, tmp_path: Path) -> None:
     model = card_model(tiny(architecture, tmp_path))
-    stop_everywhere(model, 12)
+    stop_everywhere(model, usual(7, thorough=12))
     model.close()
 
 

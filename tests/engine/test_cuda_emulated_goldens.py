@@ -44,8 +44,7 @@ def test_logits_are_exact_and_the_same_in_any_windows(name: str) -> None:
         share = golden.largest_difference(prompt, whole) / golden.tolerance
         print(f"{name} prompt {prompt}: {share:.2%} of the tolerance")
         assert share <= 0.1
-    few = tokens[:9]
-    together = compute_logits(model, few, len(few))
+    few = tokens[:7]
     for window in (1, 3):
-        assert np.array_equal(compute_logits(model, few, window), together)
+        assert np.array_equal(compute_logits(model, few, window), whole[: len(few)])
     model.close()
