@@ -20,6 +20,7 @@ from stratadesk.engine.vram.expert_cache import ExpertCache
 from stratadesk.engine.vram.invariants import InvariantError
 from stratadesk.engine.vram.slot_states import NO_TICKET, Reservation, SlotState
 from stratadesk.engine.vram.slot_table import Copy, SlotTable
+from tests.thorough import usual
 from tests.vram.cache_world import PIECES, Action, CacheWorld, WrongBytes
 from tests.vram.explorer import Explored, Found, explore, played, wander
 
@@ -74,14 +75,15 @@ def test_every_order_of_five_steps_with_two_slots(say: Say) -> None:
 @pytest.mark.parametrize("filter_below", [0, 3], ids=["LRU", "filtered"])
 def test_long_random_orders_over_several_layers(filter_below: int, say: Say) -> None:
     total = Explored(0, 0)
-    for seed in range(5):
+    seeds = usual(2, thorough=5)
+    for seed in range(seeds):
         world = CacheWorld(
             (256, 512, 256), experts=5, slots=8, capacity=11, filter_below=filter_below, lates=3
         )
         explored = wander(world, steps=2_000, seed=seed)
         total = Explored(total.states + explored.states, total.steps + explored.steps)
     say(f"three layers, five experts, up to 11 slots, at random: {total}")
-    assert total.steps == 10_000
+    assert total.steps == 2_000 * seeds
 
 
 class Interleavings(RuleBasedStateMachine):

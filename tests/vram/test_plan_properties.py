@@ -33,8 +33,9 @@ from stratadesk.engine.vram.shape import (
 )
 from stratadesk.errors import UsageError
 from stratadesk.units import KIB, MIB
+from tests.thorough import usual
 
-EXAMPLES = 250
+EXAMPLES = usual(120, thorough=250)
 """Random plans a test looks at; at least one in eight must be of the kind the test is about."""
 
 TOKENS = (1, 64, 65, 500, 4096, 20_000)
