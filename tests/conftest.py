@@ -1,7 +1,9 @@
 """Fixtures every test may use: small golden files, the golden folder, a home of its own."""
 
+import gc
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,6 +31,36 @@ def golden_folder() -> Path | None:
     """The folder named by STRATADESK_GOLDEN, or None when it is unset."""
     value = os.environ.get("STRATADESK_GOLDEN")
     return Path(value) if value else None
+
+
+def pytest_collection() -> None:
+    """Collect no garbage while tests are found: nearly all that is made stays until the end."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Have garbage collections pass over the tests: 400,000 objects."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture
+def collected() -> None:
+    """Let the app under test collect its garbage."""
+
+
+@pytest.fixture(autouse=True)
+def uncollected(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep apps from collecting garbage by themselves, but for tests that want it `collected`.
+
+    Each would visit what all tests have left, and undo the freeze of the whole run.
+    """
+    if "collected" in request.fixturenames:
+        return
+    calls = {"collect": int, "freeze": int, "unfreeze": int}
+    usual = {"get_threshold": gc.get_threshold, "set_threshold": gc.set_threshold}
+    monkeypatch.setattr("stratadesk.tui.pauses.gc", SimpleNamespace(**calls, **usual))
 
 
 @pytest.fixture

@@ -145,7 +145,9 @@ async def test_nothing_is_hidden_while_text_is_selected() -> None:
         await wait_until(pilot, lambda: app.hidden > 30, "folded")
 
 
+@pytest.mark.usefixtures("collected")
 def test_garbage_is_collected_between_answers_and_not_within() -> None:
+    gc.unfreeze()
     found, usual, later = gc.get_threshold(), (700, 10, 10), []
     gc.set_threshold(*usual)
     queue = EventQueue()
@@ -165,3 +167,4 @@ def test_garbage_is_collected_between_answers_and_not_within() -> None:
     assert gc.get_threshold() == usual
     assert gc.get_freeze_count() == 0
     gc.set_threshold(*found)
+    gc.freeze()
