@@ -237,7 +237,7 @@ def test_what_is_no_model_file_is_a_sentence_with_a_remedy(
 
 
 def test_logits_never_replace_a_model_or_another_file_that_is_no_result(
-    stratadesk: Program, data_dir: Path, tmp_path: Path
+    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = tmp_path / "model.gguf"
     model.write_bytes((data_dir / "models" / "qwen3moe-f16.gguf").read_bytes())
@@ -246,13 +246,12 @@ def test_logits_never_replace_a_model_or_another_file_that_is_no_result(
     ids.write_text("[1, 2]")
     for out in (model, ids):
         flags = ("-m", str(model), "--tokens-file", str(ids), "-o", str(out))
-        done = stratadesk("-m", "stratadesk", "logits", *flags)
-        assert done.returncode == ExitCode.USAGE
-        assert "is no .npz file, so it is not replaced" in done.stderr
+        assert main(["logits", *flags]) == ExitCode.USAGE
+        assert "is no .npz file, so it is not replaced" in capsys.readouterr().err
     assert (model.read_bytes(), ids.read_text()) == (before, "[1, 2]")
     for _ in range(2):
         flags = ("-m", str(model), "--tokens-file", str(ids), "-o", str(tmp_path / "out.npz"))
-        assert stratadesk("-m", "stratadesk", "logits", *flags).returncode == ExitCode.OK
+        assert main(["logits", *flags]) == ExitCode.OK
 
 
 NO_PLACES = {
