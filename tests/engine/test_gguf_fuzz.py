@@ -1,4 +1,4 @@
-"""Guards against damage nobody thought of: 380 seeded mutations of llama.cpp's file, or 500.
+"""Guards against damage nobody thought of: 500 seeded mutations of a file made by llama.cpp.
 
 Each must end in an error in words or in a model that can be used; never in another exception,
 in more than a second, or in more memory than the file has bytes. `test_family_fuzz` damages
@@ -15,7 +15,6 @@ import pytest
 from gguf import GGUFReader
 
 from tests.engine.fuzzing import outcome, use_everything
-from tests.thorough import usual
 
 INTERESTING = (0, 1, 7, 2**16, 2**31 - 1, 2**32, 2**40, 2**63 - 1, 2**63, 2**64 - 1)
 
@@ -77,9 +76,8 @@ def test_flipped_bits(small_model: Path, tmp_path: Path) -> None:
             position = rng.randrange(rng.choice((512, end, end, len(content))))
             content[position] ^= 1 << rng.randrange(8)
 
-    count = usual(80, thorough=200)
-    sentences = list(outcomes(small_model, tmp_path, range(count), flip))
-    assert 0.1 * count < sum(map(bool, sentences)) < 0.9 * count
+    sentences = list(outcomes(small_model, tmp_path, range(200), flip))
+    assert 20 < sum(map(bool, sentences)) < 180
 
 
 def test_bits_of_the_tensor_table(small_model: Path, tmp_path: Path) -> None:

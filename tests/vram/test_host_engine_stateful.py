@@ -16,7 +16,6 @@ from stratadesk.engine.vram.phases import VramMachine
 from stratadesk.engine.vram.slot_store import CopyError
 from stratadesk.engine.vram.slot_table import SlotTable
 from stratadesk.kernels.host.delta_state import HostDeltaState
-from tests.thorough import usual
 from tests.vram.host_bench import (
     DELTA_NET,
     TINY,
@@ -28,8 +27,7 @@ from tests.vram.host_driver import EVERYTHING, Driver
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-STEPS = {(TINY, 0): 6_350, (DELTA_NET, 3): 1_000}
-STEPS |= usual({}, thorough={(TINY, 1): 6_350, (TINY, 2): 6_350})
+STEPS = {(TINY, 0): 6_350, (TINY, 1): 6_350, (TINY, 2): 6_350, (DELTA_NET, 3): 1_000}
 
 
 @pytest.mark.parametrize(("name", "seed"), STEPS)
