@@ -285,6 +285,7 @@ def test_the_design_and_what_this_version_does_are_told_apart(
     assert "This version, with --device cuda, puts all of the model on the card, 18,112 MiB" in out
     assert "for a context of 4,096 tokens" in out
     assert "the reserve of 590 MiB that does not fit into the 7,151 MiB free." in out
+    assert "Choose a smaller model or --max-context, or compute on the CPU." in out
     assert "refuses" not in out
     assert run(model_35b, *flags, "--expert-cache", "99", "--prefill", "auto") == 0
     assert "It refuses --expert-cache 99. The tables" in told_in_one_line(capsys)

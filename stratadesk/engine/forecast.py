@@ -31,8 +31,8 @@ def forecast(path: Path, settings: EngineSettings) -> Forecast:
     """Plan the model at `path` with `settings`; takes as long as reading its header.
 
     A plan is made for the card as it was when the settings were made; never raises for a model
-    or settings that cannot work, but says why. On a real card every expert has a slot; whether
-    the card has room is seen when the model is loaded.
+    or settings that cannot work, but says why. On a real card every expert has a slot; there must
+    be a driver, but whether the card has room is seen when the model is loaded.
     """
     from stratadesk.engine.commands import Device
     from stratadesk.engine.gguf_file import GgufFile
@@ -43,8 +43,10 @@ def forecast(path: Path, settings: EngineSettings) -> Forecast:
         with GgufFile.open(path) as gguf:
             if on_card:
                 from stratadesk.engine.card_need import card_need
+                from stratadesk.kernels.cuda.device import driver_version
 
                 card_bytes, context = card_need(gguf, settings)
+                driver_version()
                 settings = replace(settings, plan=None, max_context=context)
             plan = plan_for_host(gguf, settings)
             plan.check()

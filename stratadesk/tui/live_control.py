@@ -62,6 +62,8 @@ class LiveControl:
         """Of the card that is not in use now: `settings` and `loaded` as they were on it."""
         self._fitted: Fitted = lambda settings: settings
         """Fits settings to the model that was loaded last."""
+        self._tried: EngineSettings | None = None
+        """Settings with a card that nothing was loaded onto yet: kept once something is."""
         self._asked_of_card: dict[str, object] = {}
         """The reserve on a real card to come: kept at once, it outlives what waits for a reload."""
 
@@ -187,13 +189,19 @@ class LiveControl:
         self._note_what_waits(*left)
 
     def settle(self) -> EngineSettings:
-        """Return the settings to load with, and keep what was chosen for the next start."""
+        """Return the settings to load with, and keep what was chosen for the next start.
+
+        A card is kept once a model lies there: kept before, one that does not work would stop
+        every later start.
+        """
         # What differs only because the other device has other memory is nobody's choice.
         for choice in waiting(self.settings, self._as_loaded(DEVICE.read(self.settings))):
             self._keep(choice.field, kept_value(choice, self.settings), self.settings)
         if self.changes_device:
-            self._keep(DEVICE.field, kept_value(DEVICE, self.settings), self.settings)
+            self._tried = self.settings
             self._left = None
+        if self.settings.device is not Device.CUDA:
+            self._keep_tried()
         if self.settings.device is Device.CUDA:
             self._asked_of_card.clear()
         self.loaded = self.settings
@@ -208,15 +216,22 @@ class LiveControl:
 
     def follow(self, state: MonitorState, batch: tuple[Event, ...]) -> None:
         """Notice what the engine has taken over, or refused."""
-        if self._unsaid and any(isinstance(event, ModelLoaded) for event in batch):
-            self._say(self._unsaid)
-            self._unsaid = ""
+        if any(isinstance(event, ModelLoaded) for event in batch):
+            self._keep_tried()
+            if self._unsaid:
+                self._say(self._unsaid)
+                self._unsaid = ""
         refused = any(isinstance(event, Failure) and event.request_id is None for event in batch)
         if refused:
             self._said.hush()
         if refused or state.settings is None or state.settings.alias_next is self._alias:
             self._alias = None
         self.dial.follow(state)
+
+    def _keep_tried(self) -> None:
+        if self._tried is not None:
+            self._keep(DEVICE.field, kept_value(DEVICE, self._tried), self._tried)
+            self._tried = None
 
     def _moved(self, device: Value) -> EngineSettings:
         """What is wanted now, on another device: with the memory that it has there."""

@@ -82,11 +82,8 @@ def reload_words(
         parts.append(f"all of it on the card, {mib(prospect.card_bytes):,.0f} MiB")
     elif control.has_card(state):
         now = state.cache.slots if state.cache else 0
-        parts.append(
-            f"expert slots {now:,} → {prospect.slots:,}"
-            if now
-            else f"expert slots {prospect.slots:,}"
-        )
+        changes = now and now != prospect.slots
+        parts.append(f"expert slots {f'{now:,} → ' if changes else ''}{prospect.slots:,}")
     return "It gives: " + ", ".join(parts) + ".", again
 
 
@@ -140,5 +137,5 @@ def _look_rows(look: dict[str, str], fixed: frozenset[str]) -> tuple[SettingRow,
 
 
 def _note(note: str, field: str, fixed: frozenset[str]) -> str:
-    given = "given by flag or environment" if field in fixed else ""
+    given = "by flag, environment or project" if field in fixed else ""
     return given or note

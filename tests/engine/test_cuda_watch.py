@@ -29,6 +29,7 @@ from stratadesk.engine.vram.readings import (
 )
 from stratadesk.engine.vram.states import MemoryState
 from stratadesk.errors import DeviceLostError, UsageError
+from stratadesk.kernels.cuda import device
 from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.units import MIB
 from tests.conftest import DATA_DIR
@@ -215,7 +216,8 @@ def test_prompts_borrow_nothing_yet() -> None:
         watch.set_alias(HeadAlias.ON)
 
 
-def test_a_forecast_for_a_card_has_all_experts_on_it() -> None:
+def test_a_forecast_for_a_card_has_all_experts_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "driver_version", lambda: 12_040)
     header = contents(UNTIED).gguf
     told = forecast(UNTIED, EngineSettings(device=Device.CUDA))
     assert told.trouble == ""
@@ -224,6 +226,13 @@ def test_a_forecast_for_a_card_has_all_experts_on_it() -> None:
     assert told.card_bytes == contents(UNTIED).layout.mapped
     assert forecast(UNTIED, EngineSettings(device=Device.HOST)).card_bytes == 0
     assert forecast(UNTIED, EngineSettings(device=Device.CUDA, max_context=64)).context == 64
+
+
+def test_a_forecast_for_a_card_says_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = SimpleNamespace(driverGetVersion=lambda: 0)
+    monkeypatch.setattr("cupy.cuda.runtime", runtime)
+    told = forecast(UNTIED, EngineSettings(device=Device.CUDA))
+    assert told.trouble == "There is no NVIDIA driver on this machine."
 
 
 def test_a_forecast_for_a_card_says_what_it_does_not_compute(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from stratadesk.engine.commands import (
     LoadModel,
     SetReserve,
 )
+from stratadesk.engine.events import Failure
 from stratadesk.engine.forecast import Forecast
 from stratadesk.engine.vram.plan_settings import HeadAlias
 from stratadesk.models.guide import VARIABLE
@@ -144,12 +145,31 @@ async def test_what_is_taken_back_leaves_nothing_waiting_and_other_choices_stay(
         assert (settings.kv_format, settings.max_context) == (KvFormat.Q8_0, 16_384)
 
 
+async def test_a_card_is_kept_for_the_next_start_once_a_model_lies_there() -> None:
+    """Kept before, a card that does not work would stop every later start."""
+    kept: dict[str, object] = {}
+    async with started(kept=kept) as (app, engine, pilot):
+        engine.silent = True
+        await pilot.press("f9", "d")
+        await wait_for_text(pilot, "* cuda")
+        before = len(loads(engine))
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: len(loads(engine)) > before, "the reload")
+        engine.say(Failure(None, "No usable GPU", "There is no driver.", "", 4, loading=True))
+        await wait_for_text(pilot, "There is no driver.")
+        assert kept == {}
+        engine.silent = False
+        await reload(pilot, engine)
+        await wait_until(pilot, lambda: kept == {"device": "cuda"}, f"kept: {kept}")
+        assert app.is_running
+
+
 async def test_a_device_that_a_flag_decides_is_marked() -> None:
     async with started("--device", "host") as (app, _, pilot):
         await pilot.press("f9")
         await wait_for_text(pilot, "With a reload")
-        assert "given by flag or environment" in row(app, "device")
-        assert text_of(app).count("given by flag or environment") == 1
+        assert "by flag, environment or project" in row(app, "device")
+        assert text_of(app).count("by flag, environment or project") == 1
 
 
 async def test_after_a_loss_the_cpu_goes_on_with_the_chat_whatever_the_flag_said() -> None:

@@ -144,4 +144,4 @@ async def test_settings_given_for_this_run_are_marked() -> None:
     options = AppOptions(fixed=frozenset({"kv_format"}))
     async with desk(options=options) as (_, _, pilot, _):
         await pilot.press("f9")
-        await wait_for_text(pilot, "given by flag or environment")
+        await wait_for_text(pilot, "by flag, environment or project")

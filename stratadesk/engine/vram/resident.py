@@ -39,6 +39,8 @@ class ResidentModel:
             f"the reserve of {figure_mib(self.reserve)} that "
             f"{'fits' if self.fits else 'does not fit'} into the {figure_mib(self.free)} free."
         )
+        if not self.fits:
+            told += " Choose a smaller model or --max-context, or compute on the CPU."
         return f"{told} It refuses {', '.join(self.refused)}." if self.refused else told
 
     def as_json(self) -> dict[str, object]:

@@ -112,11 +112,9 @@ def open_device(index: int = 0) -> Device:
         import cupy
         from cupy.cuda import runtime
     except ImportError as missing:
-        raise DeviceError(
-            f"The CUDA parts are not installed ({missing}).", "Use --device host."
-        ) from None
+        raise _not_installed(missing) from None
     compiler_version()
-    driver = _driver_version()
+    driver = driver_version()
     LOSS.stay_quiet()
     try:
         count = runtime.getDeviceCount()
@@ -158,14 +156,17 @@ def open_device(index: int = 0) -> Device:
     )
 
 
-def _driver_version() -> int:
-    """The newest CUDA that the driver supports, such as 12040.
+def driver_version() -> int:
+    """The newest CUDA that the driver supports, such as 12040; opens no card.
 
     Raises:
-        DeviceError: when there is no driver, or one for an older CUDA than is needed.
+        DeviceError: when there is no driver, or one for an older CUDA than is needed, or nothing
+            to ask it with.
     """
-    from cupy.cuda import runtime
-
+    try:
+        from cupy.cuda import runtime
+    except ImportError as missing:
+        raise _not_installed(missing) from None
     with translated("asking for its driver"):
         version = int(runtime.driverGetVersion())
     if not version:
@@ -179,6 +180,10 @@ def _driver_version() -> int:
             "Update the driver (525 or newer), or use --device host.",
         )
     return version
+
+
+def _not_installed(missing: ImportError) -> DeviceError:
+    return DeviceError(f"The CUDA parts are not installed ({missing}).", "Use --device host.")
 
 
 def _refuse(n_bytes: int) -> NoReturn:
