@@ -231,6 +231,14 @@ def test_the_line_mode_starts_the_guide_too(
     assert f"[ready] {tiny_guide.stem}" in capsys.readouterr().out
 
 
+def test_the_guide_is_told_the_last_exchanges_again_and_others_the_whole_chat(
+    tiny_guide: Path,
+) -> None:
+    """Of sixty questions in one chat it had 33 right where ten exchanges were told, 56 with two."""
+    cards = GuideCard(arguments())
+    assert (cards.remembered(tiny_guide), cards.remembered(OTHER)) == (2, None)
+
+
 class TestTemperature:
     """The guide tells facts: a draw among words makes some of them wrong."""
 

@@ -98,6 +98,7 @@ def chat(
     typed: str | Lines,
     engine: ScriptedEngine | None = None,
     *,
+    remembered: int | None = None,
     thinking_shown: bool = True,
     before: ChatRecord | None = None,
     hand_over: Callable[[ChatRecord], Path] = lambda _: Path("kept"),
@@ -109,6 +110,7 @@ def chat(
         engine or ScriptedEngine(answers),
         PlainPage(stream),
         SamplingSettings(),
+        remembered=remembered,
         thinking_shown=thinking_shown,
         before=before,
         hand_over=hand_over,
@@ -220,6 +222,14 @@ def test_an_alarm_comes_while_a_question_waits_and_the_question_again(
     plain.run(LOAD)
     page = stream.getvalue()
     assert page.index("You: \n[memory LOW] ") < page.index("\nYou: Hi\n")
+
+
+def test_a_model_that_remembers_little_is_told_little_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = ScriptedEngine(answers)
+    chat(monkeypatch, "a\nb\nc\n/quit\n", engine, remembered=1)
+    assert [len(request.messages or ()) for request in engine.requests] == [1, 3, 3]
 
 
 def test_ctrl_c_stops_the_answer_and_a_second_one_leaves(monkeypatch: pytest.MonkeyPatch) -> None:

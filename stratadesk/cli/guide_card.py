@@ -28,6 +28,10 @@ CHOICES: Final = {"vram_reserve_mib": 8, "prefill_head_alias": "on", "short_read
 """What no flag says: every prompt, however short, is read over the head, to be seen. Blocks of
 so small a card are of 64 KiB (`card_inputs.SMALL_BLOCK`)."""
 
+GUIDE_REMEMBERS = 2
+"""Exchanges that the guide is told again with a question: it was trained on short chats, and with
+more of them it takes one subject for another."""
+
 OF_THE_MODEL = frozenset(
     {flag.field for flag in (*ENGINE_FLAGS, *VRAM_FLAGS)} - {"device", "kv_format"}
 )
@@ -102,6 +106,10 @@ class GuideCard:
     def sampling(self, model: Path, usual: "SamplingSettings") -> "SamplingSettings":
         """Return how the answers of `model` are drawn."""
         return guide_sampling(self._arguments, model, usual)
+
+    def remembered(self, model: Path) -> int | None:
+        """Return how many exchanges `model` is told again with a question; None: all of them."""
+        return GUIDE_REMEMBERS if is_guide(model) else None
 
     def keeps(self, field: str, settings: "EngineSettings") -> bool:
         """Whether a choice is one for the next start too, not only for a made-up card."""

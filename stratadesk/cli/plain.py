@@ -51,6 +51,7 @@ def chat_in_lines(arguments: argparse.Namespace, decisions: "Decisions") -> int:
         page,
         cards.sampling(model, start.sampling),
         max_tokens(decisions),
+        remembered=cards.remembered(model),
         thinking_shown=start.look.thinking == "shown",
         before=start.chat,
         hand_over=partial(hand_over, start, load),

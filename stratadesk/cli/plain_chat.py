@@ -60,6 +60,7 @@ class PlainChat:
         sampling: SamplingSettings,
         limit: int = 0,
         *,
+        remembered: int | None = None,
         thinking_shown: bool = True,
         before: ChatRecord | None = None,
         hand_over: Callable[[ChatRecord], Path],
@@ -68,6 +69,7 @@ class PlainChat:
         self._page = page
         self._sampling = sampling
         self._limit = limit
+        self._remembered = remembered
         self._thinking_shown = thinking_shown
         self._facts = PlainFacts()
         self._before = before
@@ -164,7 +166,7 @@ class PlainChat:
     def _answer(self, text: str) -> Event | None:
         request = Generate(
             next(self._request_ids),
-            messages=self._conversation.ask(text),
+            messages=self._conversation.ask(text, self._remembered),
             max_tokens=self._limit,
             sampling=self._sampling,
         )

@@ -34,6 +34,9 @@ def _other_messages(new: tuple[Message, ...], held: tuple[Message, ...]) -> str:
         return ""
     if same == len(new):
         return f"message {same + 1} was taken back"
+    gone = next((n for n in range(1, len(held)) if held[n:] == new[: len(held) - n]), 0)
+    if gone:
+        return "message 1 was left out" if gone == 1 else f"messages 1 to {gone} were left out"
     if not _talk(new) & _talk(held):
         return "this is another chat"
     return f"message {same + 1} {_edit(held[same], new[same])}"

@@ -284,6 +284,7 @@ class StrataDeskApp(App[None]):
         self._model = model
         self._chat_screen.chat.expect_model()
         self._chat_screen.chat.sampling = self._cards.sampling(model, self._sampling)
+        self._chat_screen.chat.remembered = self._cards.remembered(model)
         self._control.fit(lambda settings: self._cards.fit(model, settings))
         self._tell(LoadModel(model, self._control.settle()))
 

@@ -25,10 +25,10 @@ class Conversation:
         """Whether the open question has finished exchanges before it."""
         return bool(self._messages) and self._question is not None
 
-    def ask(self, text: str) -> tuple[Message, ...]:
-        """Open a question and return all messages to send."""
+    def ask(self, text: str, remembered: int | None = None) -> tuple[Message, ...]:
+        """Open a question and return what to send: it, behind the last exchanges or behind all."""
         self._question = Message("user", text)
-        return self.messages
+        return self.messages if remembered is None else self.messages[-2 * remembered - 1 :]
 
     def answered(self, text: str, reasoning: str) -> bool:
         """Close the open question; return whether the exchange was kept."""

@@ -179,6 +179,9 @@ class Cards(Protocol):
     def sampling(self, model: Path, usual: SamplingSettings) -> SamplingSettings:
         """Return how the answers of `model` are drawn."""
 
+    def remembered(self, model: Path) -> int | None:
+        """How many exchanges `model` is told again with a question; None: all of them."""
+
     def keeps(self, field: str, settings: EngineSettings) -> bool:
         """Whether a choice made while `settings` hold is to be kept for the next start."""
 
@@ -193,6 +196,9 @@ class OneCard:
     def sampling(self, model: Path, usual: SamplingSettings) -> SamplingSettings:
         """Draw all answers alike."""
         return usual
+
+    def remembered(self, model: Path) -> int | None:
+        """Tell every model all."""
 
     def keeps(self, field: str, settings: EngineSettings) -> bool:
         """Keep everything."""

@@ -91,6 +91,8 @@ def test_a_registered_family_is_inspected_planned_and_computed(
         assert main(["logits", "-m", str(path), "--tokens", "5 6 7 8 9", "-o", str(out)]) == 0
         logits.append(np.load(out)["logits"])
         capsys.readouterr()
+    assert f"{NAME} is not computed on a" in plans[1].pop("device_cuda")["why_not"]
+    plans[0].pop("device_cuda")
     assert plans[1].pop("architecture", NAME) == NAME
     plans[0].pop("architecture", None)
     assert plans[0] == plans[1]

@@ -272,6 +272,18 @@ def test_the_note_says_which_message_differs(
     assert len(bench.model.state.tokens) == started.prompt_tokens
 
 
+def test_the_note_says_that_a_chat_has_lost_its_beginning(bench: Bench) -> None:
+    """A model that remembers little is told the last exchanges alone."""
+    bench.will_say("Hi")
+    bench.answer(chat([USER]))
+    held = [USER, Message("assistant", "Hi"), SECOND]
+    bench.will_say("Hi")
+    bench.answer(chat(held, 2))
+    third = [*held[2:], Message("assistant", "Hi"), Message("user", "third")]
+    note = bench.started(chat(third, 3, max_tokens=1)).prefix_note
+    assert note == "Read afresh: messages 1 to 2 were left out."
+
+
 def test_another_chat_with_the_same_system_prompt_is_another_chat(bench: Bench) -> None:
     system = Message("system", "Be brief.")
     bench.will_say("Hi")

@@ -17,6 +17,22 @@ def test_a_follow_up_sends_everything_said_with_the_reasoning() -> None:
     assert chat.follow_up
 
 
+def test_a_model_that_remembers_little_is_told_the_last_exchanges_alone() -> None:
+    chat = Conversation()
+    for number in range(4):
+        chat.ask(f"question {number}")
+        chat.answered(f"answer {number}", "")
+    assert [m.content for m in chat.ask("now", remembered=2)] == [
+        "question 2",
+        "answer 2",
+        "question 3",
+        "answer 3",
+        "now",
+    ]
+    assert [m.content for m in chat.ask("again", remembered=0)] == ["again"]
+    assert len(chat.messages) == 9, "nothing of the chat itself is forgotten"
+
+
 def test_a_question_without_an_answer_is_not_sent_again() -> None:
     chat = Conversation()
     chat.ask("too long")

@@ -251,6 +251,7 @@ async def test_of_models_that_nobody_asked_only_the_last_is_announced() -> None:
         await wait_for_text(pilot, "x.gguf is cut short.")
         engine.say(*script.loaded(name="Third", warnings=("Token 99 is out of range.",)))
         await wait_for_text(pilot, f"Third {NOW}")
+        await wait_for_text(pilot, "Token 99 is out of range.")
         shown = text_of(app)
         assert shown.count(NOW) == shown.count("Token 99 is out of range.") == 1
         assert shown.index("x.gguf is cut short.") < shown.index(NOW)

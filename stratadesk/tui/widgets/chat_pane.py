@@ -81,6 +81,8 @@ class ChatPane(Vertical):
         super().__init__()
         self._max_tokens = max_tokens
         self.sampling = sampling
+        self.remembered: int | None = None
+        """How many exchanges the model is told again with a question; None: all of them."""
         """How the next answers are drawn."""
         self._conversation = Conversation()
         self._asked = self._forgotten = 0
@@ -336,7 +338,7 @@ class ChatPane(Vertical):
         self._exchange = Exchange(self._asked, answer, message)
         command = Generate(
             self._exchange.request_id,
-            messages=self._conversation.ask(message.content),
+            messages=self._conversation.ask(message.content, self.remembered),
             max_tokens=self._max_tokens,
             sampling=self.sampling,
             force_chatml=self._force_chatml,
