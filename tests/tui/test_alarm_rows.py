@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from rich.cells import cell_len
 
 from stratadesk.tui.alarm import Alarm, Urgency, alarm_of
 from stratadesk.tui.widgets.alarm_bar import ROWS, alarm_rows
@@ -52,3 +53,14 @@ def test_all_rows_of_the_text_begin_in_one_column_and_lose_no_word(
 def test_the_text_stands_beside_the_word_wherever_it_has_room() -> None:
     rows = alarm_rows(LONGEST, 98).plain.split("\n")
     assert [row[:17].strip() for row in rows] == ["!!! GPU LOST  Th", "(u", "st"]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_names_of_wide_characters_are_counted_in_cells(width: int) -> None:
+    """A row that is wider than the screen is broken again, by something that knows no column."""
+    told = tuple(f"Grew just now: 微信开发者工具.exe +{mib} MiB." for mib in (412, 80, 7))
+    rows = alarm_rows(Alarm("LOW", told, Urgency.CALM), width).plain.split("\n")
+    assert len(rows) > 1
+    assert max(map(cell_len, rows)) <= width
+    assert "\0" not in "".join(rows)
+    assert "".join(row.strip() for row in rows).count("微信开发者工具.exe") == 3

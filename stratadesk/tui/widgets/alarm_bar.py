@@ -2,6 +2,7 @@
 
 import textwrap
 
+from rich.cells import cell_len
 from textual.content import Content
 
 from stratadesk.tui.alarm import Alarm, Urgency, alarm_of
@@ -12,6 +13,8 @@ from stratadesk.tui.widgets.section import Section
 
 ROWS = {Urgency.CALM: 7, Urgency.URGENT: 10}
 MARKS = {Urgency.CALM: "!", Urgency.URGENT: "!!!"}
+FILL = "\0"
+"""Stands behind a character of two cells, so that what counts characters counts cells."""
 
 
 class AlarmBar(Section):
@@ -50,7 +53,7 @@ def _beside(alarm: Alarm, word: str, width: int) -> list[str]:
     """All rows begin behind the word: one for each sentence where they are urgent and fit."""
     indent = " " * (len(word) + 1)
     rows = [indent + sentence for sentence in alarm.sentences]
-    if alarm.urgency is Urgency.URGENT and max(map(len, rows), default=0) <= width:
+    if alarm.urgency is Urgency.URGENT and max(map(cell_len, rows), default=0) <= width:
         return rows or [word]
     return _paragraph(alarm, indent, width)
 
@@ -61,7 +64,8 @@ def _below(alarm: Alarm, word: str, width: int) -> list[str]:
 
 
 def _paragraph(alarm: Alarm, indent: str, width: int) -> list[str]:
+    filled = "".join(each + FILL * (cell_len(each) - 1) for each in alarm.text)
     wrapped = textwrap.wrap(
-        alarm.text, max(width, len(indent) + 1), initial_indent=indent, subsequent_indent=indent
+        filled, max(width, len(indent) + 1), initial_indent=indent, subsequent_indent=indent
     )
-    return wrapped or [indent]
+    return [row.replace(FILL, "") for row in wrapped] or [indent]
