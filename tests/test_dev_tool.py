@@ -50,7 +50,8 @@ def test_checks_that_are_stopped_end_in_one_line_and_leave_nothing_behind(ending
     )
     assert running.stdout is not None
     try:
-        while "the check has begun" not in (line := running.stdout.readline()):
+        # What is run is printed before, and has the same words.
+        while (line := running.stdout.readline()) != "the check has begun\n":
             assert line, "it ended before the check began"
         os.killpg(running.pid, getattr(signal, ending))
         # The pipe ends only when nobody holds it any more, the worker included.

@@ -24,12 +24,14 @@ STOPS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
 LOCKS = {"start": "requirements.lock", "test": "requirements-dev.lock"}
+WORKERS = min((os.cpu_count() or 1) + 1, 4)
+"""Processes that run tests, one more than cores: tests of the screen wait a fifth of the time."""
 CHECKS = (
     ("ruff", "check", "."),
     ("ruff", "format", "--check", "."),
     ("mypy",),
     ("lint-imports",),
-    ("pytest", "-n", "auto", "--maxprocesses", "4", "--dist", "worksteal"),
+    ("pytest", "-n", str(WORKERS), "--dist", "worksteal"),
 )
 INTERRUPTED = 130
 """The exit status of what Ctrl+C has ended."""
