@@ -65,17 +65,19 @@ def unfollowed(arguments: argparse.Namespace) -> UsageError | None:
     given = vars(arguments)
     if UNSHARED in given:
         return None
-    for field in (given.keys() - kept_fields(arguments)) & MADE_UP.keys():
+    made_up = sorted((given.keys() - kept_fields(arguments)) & MADE_UP.keys())
+    if made_up:
         return UsageError(
-            f"{MADE_UP[field]} makes a card up, and --device cuda computes on the real one.",
+            f"{MADE_UP[made_up[0]]} makes a card up, and --device cuda computes on the real one.",
             "Leave one of the two out.",
         )
-    for flag, why in not_yet(arguments):
-        return UsageError(
-            f"{flag} cannot be had with --device cuda yet: this version {why}.",
-            "Leave it out, or use --device host.",
-        )
-    return None
+    flag, why = next(not_yet(arguments), ("", ""))
+    if not flag:
+        return None
+    return UsageError(
+        f"{flag} cannot be had with --device cuda yet: this version {why}.",
+        "Leave it out, or use --device host.",
+    )
 
 
 def not_yet(arguments: argparse.Namespace) -> "Iterator[tuple[str, str]]":

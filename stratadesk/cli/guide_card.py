@@ -51,7 +51,9 @@ class GuideCard:
         given = engine_settings(arguments)
         on_real = given.device == "cuda"
         self._usual = off_the_card(given) if on_real else given
-        self._made_up = engine_settings(with_card(on_host(arguments) if on_real else arguments))
+        self._made_up = engine_settings(
+            with_card(without_card_flags(arguments) if on_real else arguments)
+        )
         self._real = plan_settings(arguments)
 
     def fit(self, model: Path, settings: "EngineSettings") -> "EngineSettings":
@@ -138,7 +140,7 @@ def off_the_card(settings: "EngineSettings") -> "EngineSettings":
     return replace(settings, device=Device.HOST, plan=None, machine=None)
 
 
-def on_host(arguments: argparse.Namespace) -> argparse.Namespace:
+def without_card_flags(arguments: argparse.Namespace) -> argparse.Namespace:
     """Return arguments for a real card as they are for the host, without flags for its memory."""
     of_memory = {flag.field for flag in VRAM_FLAGS}
     given = {field: value for field, value in vars(arguments).items() if field not in of_memory}

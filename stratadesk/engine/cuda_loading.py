@@ -45,6 +45,9 @@ BLOCK_BYTES = 32 * MIB
 PIECE_BYTES = 64 * MIB
 """What is copied to the card at once: a tenth of a second on the slowest link."""
 
+NO_DRAFTS = ("Drafts are not computed on a graphics card yet.", "Use --device host.")
+"""Sentence and remedy for who asks a card for them."""
+
 MOST_CONTEXT = 4_096
 """Tokens of the context where none is asked for."""
 
@@ -183,9 +186,7 @@ class CardPlaces:
                 "Use --device host.",
             )
         if settings.mtp:
-            raise UsageError(
-                "Drafts are not computed on a graphics card yet.", "Use --device host."
-            )
+            raise UsageError(*NO_DRAFTS)
         self.gguf = gguf
         self._uploaded = uploaded
         self.kv_format = settings.kv_format.upper()

@@ -18,7 +18,7 @@ from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.kernels.cuda.ops import MOST_TOKENS
 
 if TYPE_CHECKING:
-    from stratadesk.engine.cuda_loading import CardContents
+    from stratadesk.engine.cuda_loading import NO_DRAFTS, CardContents
     from stratadesk.engine.sampler import Sampler
 
 Floats = npt.NDArray[np.float32]
@@ -138,7 +138,7 @@ class CudaModel:
 
     def forward_with_drafts(self, state: CudaState, tokens: Sequence[int]) -> tuple[Floats, Floats]:
         """Raise UsageError: drafts are not computed on a card."""
-        raise UsageError("Drafts are not computed on a graphics card yet.", "Use --device host.")
+        raise UsageError(*NO_DRAFTS)
 
     def close(self) -> None:
         """Give the card's memory and the mapped file back; the model must not be used after."""

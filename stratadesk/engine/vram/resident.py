@@ -24,12 +24,12 @@ class ResidentModel:
 
     @property
     def fits(self) -> bool:
-        """Whether it would be loaded."""
+        """Whether a card computes it and has room for it; flags that are refused are told apart."""
         return not self.why_not and self.needed + self.reserve <= self.free
 
     @property
     def text(self) -> str:
-        """What to tell people about it."""
+        """What this version does with it on that card, in one to three sentences."""
         begun = "This version, with --device cuda,"
         if self.why_not:
             return f"{begun} does not load it: {self.why_not}"
