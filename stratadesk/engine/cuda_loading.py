@@ -45,9 +45,6 @@ BLOCK_BYTES = 32 * MIB
 PIECE_BYTES = 64 * MIB
 """What is copied to the card at once: a tenth of a second on the slowest link."""
 
-NO_DRAFTS = ("Drafts are not computed on a graphics card yet.", "Use --device host.")
-"""Sentence and remedy for who asks a card for them."""
-
 MOST_CONTEXT = 4_096
 """Tokens of the context where none is asked for."""
 
@@ -186,7 +183,7 @@ class CardPlaces:
                 "Use --device host.",
             )
         if settings.mtp:
-            raise UsageError(*NO_DRAFTS)
+            raise no_drafts()
         self.gguf = gguf
         self._uploaded = uploaded
         self.kv_format = settings.kv_format.upper()
@@ -328,3 +325,8 @@ def _remedy(room: int, state: int) -> str:
     lower = f"--vram-reserve-mib {room // MIB} or less, " if room >= MIB else ""
     shorter = "--max-context or " if room + state >= 0 else ""
     return f"Choose {lower}a smaller {shorter}model, or use --device host."
+
+
+def no_drafts() -> UsageError:
+    """Return the error for who asks a card to draft tokens."""
+    return UsageError("Drafts are not computed on a graphics card yet.", "Use --device host.")

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from stratadesk.engine.cuda_writer import CudaWriter, can_draw
 from stratadesk.engine.vram.costs import Reading as CostReading
 from stratadesk.engine.vram.requests import DECODE, RequestPlan
-from stratadesk.errors import DeviceLostError, UsageError
+from stratadesk.errors import DeviceLostError
 from stratadesk.kernels.cuda.device import translated
 from stratadesk.kernels.cuda.loss import LOSS
 from stratadesk.kernels.cuda.ops import MOST_TOKENS
 
 if TYPE_CHECKING:
-    from stratadesk.engine.cuda_loading import NO_DRAFTS, CardContents
+    from stratadesk.engine.cuda_loading import CardContents, no_drafts
     from stratadesk.engine.sampler import Sampler
 
 Floats = npt.NDArray[np.float32]
@@ -138,7 +138,7 @@ class CudaModel:
 
     def forward_with_drafts(self, state: CudaState, tokens: Sequence[int]) -> tuple[Floats, Floats]:
         """Raise UsageError: drafts are not computed on a card."""
-        raise UsageError(*NO_DRAFTS)
+        raise no_drafts()
 
     def close(self) -> None:
         """Give the card's memory and the mapped file back; the model must not be used after."""
